@@ -7,15 +7,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
 use veche_centrifuge::{
-    Command, Data, Delta, Encoding, Limits, Malformed, Publication, Push, PushBody, Request,
+    Command, DecodeLimits, DeltaKind, Encoding, MalformedMessage, Publication, PublicationData,
+    Push, PushBody, Request,
 };
 
-const LIMITS: Limits = Limits {
+const LIMITS: DecodeLimits = DecodeLimits {
     message_bytes_max: 64 * 1024,
     commands_max: 32,
 };
 
-type Read<'a> = Vec<Result<Command<'a>, Malformed>>;
+type Read<'a> = Vec<Result<Command<'a>, MalformedMessage>>;
 
 /// Runs one input; panics on a finding.
 pub fn run(input: &[u8]) {
@@ -62,7 +63,10 @@ fn read_commands(encoding: Encoding, message: &[u8]) {
         );
         if let Some(data) = command.request.data() {
             assert!(message.as_ptr_range().contains(&data.bytes().as_ptr()));
-            assert_eq!(encoding == Encoding::Json, matches!(data, Data::Json(_)));
+            assert_eq!(
+                encoding == Encoding::Json,
+                matches!(data, PublicationData::Json(_))
+            );
             write(data);
         }
     }
@@ -80,7 +84,10 @@ fn read_commands(encoding: Encoding, message: &[u8]) {
         assert!(rest.eq(alone.iter().flatten()));
     }
     // But for those that are refused before any command is looked at.
-    if matches!(alone[..], [Err(Malformed::Utf8 | Malformed::TooBig)]) {
+    if matches!(
+        alone[..],
+        [Err(MalformedMessage::Utf8 | MalformedMessage::TooBig)]
+    ) {
         return;
     }
     for end in [
@@ -96,15 +103,15 @@ fn read_commands(encoding: Encoding, message: &[u8]) {
 
 /// The bytes themselves as an application's data.
 fn write_data(bytes: &[u8]) {
-    write(Data::Binary(bytes));
-    write(Data::of_bytes(bytes));
+    write(PublicationData::Binary(bytes));
+    write(PublicationData::of_bytes(bytes));
     if let Ok(text) = str::from_utf8(bytes) {
-        write(Data::Text(text));
+        write(PublicationData::Text(text));
     }
 }
 
-fn write(data: Data<'_>) {
-    for delta in [Delta::Off, Delta::Whole, Delta::Patch] {
+fn write(data: PublicationData<'_>) {
+    for delta in [DeltaKind::Off, DeltaKind::Whole, DeltaKind::Patch] {
         let push = Push {
             channel: "c",
             body: PushBody::Publication(Publication {
@@ -135,15 +142,17 @@ fn write(data: Data<'_>) {
 }
 
 /// What a JSON client gets is what was given.
-fn same(data: Data<'_>, delta: Delta, raw: &str) {
+fn same(data: PublicationData<'_>, delta: DeltaKind, raw: &str) {
     let string = |json: &str| serde_json::from_str::<String>(json).expect("a JSON string");
     match (data, delta) {
-        (Data::Json(json), Delta::Off) => assert_eq!(raw, json.replace(['\n', '\r'], "").trim()),
-        (Data::Text(text), Delta::Whole) => assert_eq!(string(&string(raw)), text),
-        (Data::Binary(bytes), Delta::Whole) => {
+        (PublicationData::Json(json), DeltaKind::Off) => {
+            assert_eq!(raw, json.replace(['\n', '\r'], "").trim())
+        }
+        (PublicationData::Text(text), DeltaKind::Whole) => assert_eq!(string(&string(raw)), text),
+        (PublicationData::Binary(bytes), DeltaKind::Whole) => {
             assert_eq!(string(&string(raw)), STANDARD.encode(bytes))
         }
-        (Data::Binary(bytes), _) => assert_eq!(string(raw), STANDARD.encode(bytes)),
+        (PublicationData::Binary(bytes), _) => assert_eq!(string(raw), STANDARD.encode(bytes)),
         _ => assert_eq!(string(raw).as_bytes(), data.bytes()),
     }
 }

@@ -2,11 +2,11 @@
 //! head that a more lenient reader would take differently.
 
 use veche_proto::http::{
-    BodyDecoder, Framing, Head, HeadScan, HttpError, Limits, Query, read_head,
+    BodyDecoder, Framing, Head, HeadLimits, HeadScan, HttpError, Query, read_head,
 };
 
 /// Small, so that short inputs reach them.
-const LIMITS: Limits = Limits {
+const LIMITS: HeadLimits = HeadLimits {
     head_bytes_max: 2048,
     headers_max: 16,
     target_bytes_max: 256,

@@ -1,24 +1,24 @@
 //! Any bytes as a message of another node. No panic; what is read is written again, and that is read as the same; the number
-//! in the header of what is ignored can be followed.
+//! in the header of what is ignored can be tracker.
 
-use veche_nodes::{Envelope, Followed};
+use veche_nodes::{Envelope, SequenceTracker};
 
 /// Runs one input; panics on a finding.
 pub fn run(input: &[u8]) {
-    let mut followed = Followed::default();
+    let mut tracker = SequenceTracker::default();
     match Envelope::decode(input) {
         Ok(envelope) => {
-            followed.arrived(
+            tracker.check(
                 envelope.source,
                 envelope.sequence,
-                envelope.message.is_numbered(),
+                envelope.message.is_sequenced(),
             );
             let again = envelope.encode().expect("what was read can be written");
             assert_eq!(Envelope::decode(&again), Ok(envelope));
         }
         Err(ignored) => {
             if let Some(header) = ignored.header() {
-                followed.arrived(header.source, header.sequence, header.is_numbered());
+                tracker.check(header.source, header.sequence, header.is_sequenced());
             }
         }
     }

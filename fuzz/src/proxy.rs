@@ -1,7 +1,7 @@
 //! Any bytes to the reader of PROXY headers: no panic, the same answer however the bytes are split, and never more
 //! waited for than a header can have.
 
-use veche_proto::proxy::{Header, Malformed, V2_BYTES_MAX, read};
+use veche_proto::proxy::{ProxyHeader, ProxyHeaderError, V2_BYTES_MAX, read};
 
 /// One input as a header; panics on a finding.
 pub fn run(data: &[u8]) {
@@ -29,7 +29,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-fn read_in_steps(data: &[u8], step: usize) -> Option<Result<Header, Malformed>> {
+fn read_in_steps(data: &[u8], step: usize) -> Option<Result<ProxyHeader, ProxyHeaderError>> {
     let mut end = 0;
     loop {
         end = (end + step).min(data.len());

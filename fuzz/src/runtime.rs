@@ -4,7 +4,8 @@
 //! The first byte of the input chooses how the rest is cut, and which events the worker has in hand.
 
 use veche_runtime::wire::{
-    Carrier, Decoder, Desk, EventName, Frame, FrameError, FromWorker, Limits, Origin, ToWorker,
+    CallBridge, Decoder, EffectBuilder, EventName, EventOrigin, Frame, FrameError, FromWorker,
+    Limits, ToWorker,
 };
 use veche_runtime::{Attribute, Effect, Effects, Token};
 use veche_types::ConnectionId;
@@ -60,12 +61,12 @@ fn frames(stream: &[u8], size: usize) -> Frames {
 
 struct NoDesk;
 
-impl Desk for NoDesk {
+impl CallBridge for NoDesk {
     fn token(&mut self) -> Token {
         Token(1)
     }
 
-    fn set_attribute(&mut self, _: veche_calls::Place, _: &str, _: Option<Attribute>) {}
+    fn set_attribute(&mut self, _: veche_calls::WorkerConnection, _: &str, _: Option<Attribute>) {}
 }
 
 fn read(frame: Frame<'_>, choice: usize) {
@@ -75,14 +76,14 @@ fn read(frame: Frame<'_>, choice: usize) {
         return;
     };
     let origin = |event: Option<u64>| match event.map(name) {
-        None | Some(EventName::Start | EventName::Stop) => Origin::Worker,
-        Some(EventName::Open) => Origin::Handshake(CONNECTION),
-        Some(EventName::Message | EventName::Close) => Origin::Connection(CONNECTION),
-        Some(EventName::Request) => Origin::Request(CONNECTION),
-        Some(_) => Origin::Hook(7),
+        None | Some(EventName::Start | EventName::Stop) => EventOrigin::Worker,
+        Some(EventName::Open) => EventOrigin::Handshake(CONNECTION),
+        Some(EventName::Message | EventName::Close) => EventOrigin::Connection(CONNECTION),
+        Some(EventName::Request) => EventOrigin::Request(CONNECTION),
+        Some(_) => EventOrigin::Hook(7),
     };
     let mut effects = Effects::default();
-    let carrier = |event| Carrier {
+    let carrier = |event| EffectBuilder {
         worker: 0,
         origin: origin(event),
     };
@@ -90,7 +91,7 @@ fn read(frame: Frame<'_>, choice: usize) {
         FromWorker::Handled(handled) => {
             let is_over = handled.end.is_some();
             let event = handled.event;
-            let carried = carrier(event).handled(handled, &mut NoDesk, &mut effects);
+            let carried = carrier(event).add_effects(handled, &mut NoDesk, &mut effects);
             carried.expect("a few kilobytes have room");
             let answers = effects
                 .list
@@ -98,11 +99,12 @@ fn read(frame: Frame<'_>, choice: usize) {
                 .filter(|effect| is_answer(effect))
                 .count();
             // A request may have been answered in parts.
-            let owes = is_over && !matches!(origin(event), Origin::Worker | Origin::Request(_));
+            let owes =
+                is_over && !matches!(origin(event), EventOrigin::Worker | EventOrigin::Request(_));
             assert!(answers <= 1 && (answers == 1 || !owes), "{effects:?}");
         }
         FromWorker::Call(call) => {
-            let is_effect = carrier(call.event).call(call, Token(2), &mut effects);
+            let is_effect = carrier(call.event).add_call(call, Token(2), &mut effects);
             assert_eq!(is_effect, Ok(!effects.is_empty()));
         }
         FromWorker::Hello(_) | FromWorker::Cancel(_) => {}

@@ -10,9 +10,11 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use veche_calls::{Body, Fault, FaultKind, Handle, HttpReply, Reply};
-use veche_script::{Answer, App, Code, ConnectionId, Effect, Effects, Limits, MessageKind};
-use veche_script::{Now, Request, Role, Token, Vm, World};
+use veche_calls::{CallError, CallErrorKind, Handle, HttpReply, Reply, ReplyBody};
+use veche_script::{AppRole, AppWorld, Now, Request, Token, Vm};
+use veche_script::{
+    ConnectionId, Effect, Effects, MessageKind, ScriptApp, ScriptLimits, SourceCode, WaitResult,
+};
 
 /// Operations of one script.
 const OPERATIONS_MAX: usize = 60;
@@ -45,7 +47,7 @@ impl<'d> Script<'d> {
 struct Stage {
     vm: Vm,
     before: Vec<Vm>,
-    world: World,
+    world: AppWorld,
     now: Now,
     effects: Effects,
     tokens: Vec<Token>,
@@ -58,7 +60,7 @@ struct Stage {
 
 /// Runs one script; panics on a finding.
 pub fn run(data: &[u8]) {
-    let world = World::default();
+    let world = AppWorld::default();
     let mut stage = Stage {
         vm: load(&world),
         before: Vec::new(),
@@ -88,23 +90,23 @@ pub fn run(data: &[u8]) {
 }
 
 /// The application, and what it calls methods and options by.
-fn app() -> &'static (App, Arc<Code>) {
-    static APP: OnceLock<(App, Arc<Code>)> = OnceLock::new();
+fn app() -> &'static (ScriptApp, Arc<SourceCode>) {
+    static APP: OnceLock<(ScriptApp, Arc<SourceCode>)> = OnceLock::new();
     APP.get_or_init(|| {
         let path = std::env::temp_dir().join(format!("veche-fuzz-{}.lua", std::process::id()));
         fs::write(&path, include_str!("script/app.lua")).expect("a file");
-        let code = Code::read(&path).expect("a script");
-        let app = App {
+        let code = SourceCode::read(&path).expect("a script");
+        let app = ScriptApp {
             name: "fuzz".into(),
             options: serde_json::json!({ "names": names() }),
             has_files: true,
-            limits: Limits {
+            limits: ScriptLimits {
                 memory_bytes_max: 24 << 20,
                 cpu_budget: Duration::from_millis(100),
                 tasks_max: 200,
-                ..Limits::default()
+                ..ScriptLimits::default()
             },
-            role: Role::default(),
+            role: AppRole::default(),
         };
         (app, Arc::new(code))
     })
@@ -133,7 +135,7 @@ fn names() -> BTreeSet<String> {
     names
 }
 
-fn load(world: &World) -> Vm {
+fn load(world: &AppWorld) -> Vm {
     let (app, code) = app();
     Vm::new(app, code, world, 0).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -237,9 +239,9 @@ impl Stage {
     fn answer(&mut self, number: u8) -> Option<()> {
         let token = self.token(number)?;
         let answer = match number % 3 {
-            0 => Answer::Done,
-            1 => Answer::Number(f64::from(number)),
-            _ => Answer::Failed("failed as told".into()),
+            0 => WaitResult::Done,
+            1 => WaitResult::Number(f64::from(number)),
+            _ => WaitResult::Failed("failed as told".into()),
         };
         for vm in self.before.iter_mut().chain([&mut self.vm]) {
             vm.answer(token, &answer, self.now);
@@ -262,11 +264,11 @@ impl Stage {
         };
         let outcome = match number % 8 {
             0 => Ok(Reply::Addresses(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)])),
-            1 => http(Body::Whole(b"{\"a\":1}".to_vec())),
-            2 | 3 => http(Body::Stream(Handle::new(()))),
+            1 => http(ReplyBody::Whole(b"{\"a\":1}".to_vec())),
+            2 | 3 => http(ReplyBody::Stream(Handle::new(()))),
             4 => Ok(Reply::Chunk(Some(b"chunk\0\xff".to_vec()))),
             5 => Ok(Reply::Chunk(None)),
-            _ => Err(Fault::new(FaultKind::Timeout, "a fault as told")),
+            _ => Err(CallError::new(CallErrorKind::Timeout, "a fault as told")),
         };
         let vms = self.before.iter_mut().chain([&mut self.vm]);
         if let Some(vm) = { vms }.find(|vm| vm.is_waiting(token)) {

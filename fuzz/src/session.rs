@@ -12,7 +12,7 @@ mod wire;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use veche_frontends::hooks::{Grant, Verdict};
+use veche_frontends::hooks::{HookDecision, HookGrant};
 
 use crate::connection::world::{INTERNAL, Options, PUSH, Peer, World, wire as http};
 use wire::{Heard, Line};
@@ -139,7 +139,7 @@ pub fn run(data: &[u8]) -> Tally {
     for _ in 0..2 {
         scene.world.advance(200_000);
         for worker in &mut scene.world.workers {
-            worker.shared_mut().hub.look_after();
+            worker.shared_mut().hub.maintain();
         }
     }
     scene.world.check_empty();
@@ -323,19 +323,19 @@ impl Scene {
         for worker in 0..self.world.workers.len() {
             for question in self.world.questions(worker) {
                 let verdict = match how % 6 {
-                    0 => Verdict::Failed,
-                    1 => Verdict::Error {
+                    0 => HookDecision::Failed,
+                    1 => HookDecision::Error {
                         code: 400,
                         message: "no".into(),
                         is_temporary: false,
                     },
-                    2 => Verdict::Disconnect {
+                    2 => HookDecision::Disconnect {
                         code: 4000,
                         reason: "go".into(),
                     },
-                    _ => Verdict::Granted(Box::new(Grant {
+                    _ => HookDecision::Granted(Box::new(HookGrant {
                         user: "ann".into(),
-                        ..Grant::default()
+                        ..HookGrant::default()
                     })),
                 };
                 self.world.judge(worker, &question, verdict);

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use veche_store::Store;
-use veche_store::table::{Clocks, Draft, Format, LoadOptions, Row, ScanOptions, Table};
+use veche_store::table::{Clocks, LoadFormat, LoadOptions, Row, ScanOptions, SchemaDraft, Table};
 
 fn table(store: &Store, name: &str) -> Arc<Table> {
     let columns = [
@@ -17,14 +17,14 @@ fn table(store: &Store, name: &str) -> Arc<Table> {
         ("s", "string(9)?"),
         ("y", "bytes?"),
     ];
-    let draft = Draft {
+    let draft = SchemaDraft {
         key: "k:u32".to_owned(),
         columns: columns
             .iter()
             .map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned()))
             .collect(),
         indexes: vec![("by_s".to_owned(), vec!["s".to_owned()], true)],
-        ..Draft::default()
+        ..SchemaDraft::default()
     };
     let schema = draft.check().expect("a schema");
     store.table(name, Some(schema)).expect("a table")
@@ -53,9 +53,9 @@ pub fn run(input: &[u8]) {
     let table_a = table(&store, "a");
     let format = match choice & 3 {
         0 => None,
-        1 => Some(Format::Json),
-        2 => Some(Format::Ndjson),
-        _ => Some(Format::Csv),
+        1 => Some(LoadFormat::Json),
+        2 => Some(LoadFormat::Ndjson),
+        _ => Some(LoadFormat::Csv),
     };
     let loaded = match format {
         None => table_a.restore_from(file, "f", clocks),
@@ -74,7 +74,7 @@ pub fn run(input: &[u8]) {
     assert_eq!(rows(&table_b), there);
     let text = there.join(&b'\n');
     let table_c = table(&store, "c");
-    let options = LoadOptions::new(Format::Ndjson);
+    let options = LoadOptions::new(LoadFormat::Ndjson);
     let again = table_c.load_from(&text[..], "f", &options, clocks);
     assert_eq!(again, Ok(there.len() as u64));
     assert_eq!(rows(&table_c), there);

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 
 use veche_proto::websocket::{
-    Codecs, Decoder, Encoder, Error, Event, Limits, MessageKind, Role, deflate,
+    Codecs, Decoder, Encoder, FrameEvent, MessageKind, MessageLimits, ProtocolError, Role, deflate,
 };
 
 /// What a decoder said, kept.
@@ -16,7 +16,7 @@ enum Said {
     Ping(Vec<u8>),
     Pong(Vec<u8>),
     Close(Option<u16>, String),
-    Error(Error),
+    ProtocolError(ProtocolError),
 }
 
 thread_local! {
@@ -34,7 +34,7 @@ fn run_with(role: Role, data: &[u8], codecs: &mut Codecs) {
         return;
     };
     let agreed = agreed(config & 3);
-    let limits = Limits {
+    let limits = MessageLimits {
         message_bytes_max: if config & 4 == 0 { 64 * 1024 } else { 100 },
         fragments_max: if config & 8 == 0 { 1000 } else { 3 },
         inflate_ratio_max: 0,
@@ -53,14 +53,14 @@ fn run_with(role: Role, data: &[u8], codecs: &mut Codecs) {
     round_trip(role, agreed, limits, &whole, codecs);
 }
 
-fn agreed(config: u8) -> Option<deflate::Agreed> {
+fn agreed(config: u8) -> Option<deflate::DeflateParams> {
     let offer = match config {
         0 => return None,
         1 => "permessage-deflate",
         2 => "permessage-deflate; client_max_window_bits",
         _ => "permessage-deflate; client_max_window_bits=9; server_max_window_bits=8",
     };
-    let policy = deflate::Policy {
+    let policy = deflate::DeflatePolicy {
         takeover: config >= 2,
         ..Default::default()
     };
@@ -69,8 +69,8 @@ fn agreed(config: u8) -> Option<deflate::Agreed> {
 
 fn decode(
     role: Role,
-    agreed: Option<deflate::Agreed>,
-    limits: Limits,
+    agreed: Option<deflate::DeflateParams>,
+    limits: MessageLimits,
     wire: &[u8],
     codecs: &mut Codecs,
     mut next: impl FnMut(usize) -> usize,
@@ -90,21 +90,21 @@ fn decode(
                 Ok(progress) => progress,
                 Err(error) => {
                     assert!(error.to_string().len() <= 123);
-                    said.push(Said::Error(error));
+                    said.push(Said::ProtocolError(error));
                     return said;
                 }
             };
             assert!(event.is_some() || taken == given);
             assert!(event.is_none() || !ended, "an event after a close");
             match event {
-                Some(Event::Message { kind, data }) => {
+                Some(FrameEvent::Message { kind, data }) => {
                     assert!(data.len() <= limits.message_bytes_max);
                     assert!(kind == MessageKind::Binary || std::str::from_utf8(data).is_ok());
                     said.push(Said::Message(kind, data.to_vec()));
                 }
-                Some(Event::Ping(data)) => said.push(Said::Ping(data.to_vec())),
-                Some(Event::Pong(data)) => said.push(Said::Pong(data.to_vec())),
-                Some(Event::Close { code, reason }) => {
+                Some(FrameEvent::Ping(data)) => said.push(Said::Ping(data.to_vec())),
+                Some(FrameEvent::Pong(data)) => said.push(Said::Pong(data.to_vec())),
+                Some(FrameEvent::Close { code, reason }) => {
                     ended = true;
                     said.push(Said::Close(code, reason.to_owned()));
                 }
@@ -123,8 +123,8 @@ fn decode(
 /// What was said is said again by an encoder of the peer's.
 fn round_trip(
     role: Role,
-    agreed: Option<deflate::Agreed>,
-    limits: Limits,
+    agreed: Option<deflate::DeflateParams>,
+    limits: MessageLimits,
     said: &[Said],
     codecs: &mut Codecs,
 ) {

@@ -5,7 +5,7 @@
 
 use fastrand::Rng;
 
-use crate::caller::Call;
+use crate::api_client::BackEndCall;
 use crate::channels::CHANNELS;
 use crate::setup::{Setup, Weights, pick};
 use crate::stall::{STALLS, Stall};
@@ -34,7 +34,7 @@ pub(crate) enum Action {
         caller: u8,
         worker: u8,
         channel: u8,
-        call: Call,
+        call: BackEndCall,
     },
     /// A client subscribes, and comes back with its position if it has one.
     Subscribe { client: u8, channel: u8 },
@@ -51,9 +51,9 @@ pub(crate) enum Action {
     },
     /// The back end publishes what it published there once more, the last or one before: it does not know whether that was
     /// taken.
-    Again { channel: u8, is_older: bool },
+    PublishAgain { channel: u8, is_older: bool },
     /// The back end reads a channel's history.
-    Look {
+    ReadHistory {
         worker: u8,
         channel: u8,
         limit: u8,
@@ -66,7 +66,7 @@ pub(crate) enum Action {
     /// A client reads a channel's history.
     History { client: u8, channel: u8 },
     /// A client or a listener reads what it is sent, or stops to.
-    Read { client: u8, reads: bool },
+    SetReading { client: u8, reads: bool },
     /// A connection is cut, and each side notices, or does not.
     Cut {
         link: u8,
@@ -76,7 +76,7 @@ pub(crate) enum Action {
     /// A client closes its WebSocket.
     Close { client: u8 },
     /// The back end disconnects a user.
-    Kick { worker: u8, user: u8 },
+    Disconnect { worker: u8, user: u8 },
     /// A client calls a method.
     Rpc { client: u8 },
     /// One of the questions that wait is decided on.
@@ -86,7 +86,7 @@ pub(crate) enum Action {
     /// An application begins a connection to another server.
     Dial { worker: u8, salt: u32 },
     /// Such a server sends a message, or closes.
-    Say { server: u8, closes: bool },
+    ServerSend { server: u8, closes: bool },
     /// Somebody posts an envelope that is none, or for another client's session.
     Forge { client: u8, victim: u8, how: u8 },
     /// The server process goes away within that time, and another one begins.
@@ -112,7 +112,7 @@ pub(crate) fn actions(setup: &Setup, count: usize) -> Vec<Action> {
 
 fn next(random: &mut Rng, setup: &Setup) -> Action {
     let weights = &setup.weights;
-    let kinds = kinds(weights);
+    let kinds = weighted_actions(weights);
     let sum = kinds.iter().map(|(weight, _)| weight).sum();
     let mut left = random.u32(0..sum);
     for (weight, make) in kinds {
@@ -133,7 +133,7 @@ pub(crate) const PAUSE_MS: u64 = 301_000;
 type Make = fn(&mut Rng, &Setup) -> Action;
 
 /// Every kind of action, with how often it comes.
-fn kinds(weights: &Weights) -> [(u32, Make); 32] {
+fn weighted_actions(weights: &Weights) -> [(u32, Make); 32] {
     [
         (weights.round, |r, _| Action::Round { salt: r.u32(..) }),
         (weights.turn, |r, _| Action::Turn {
@@ -186,11 +186,11 @@ fn kinds(weights: &Weights) -> [(u32, Make); 32] {
             pad: r.u16(0..=setup.pad_max),
             times: if r.u8(0..8) == 0 { r.u8(2..12) } else { 1 },
         }),
-        (weights.push / 8, |r, _| Action::Again {
+        (weights.push / 8, |r, _| Action::PublishAgain {
             channel: some_channel(r),
             is_older: r.bool(),
         }),
-        (weights.ask, |r, _| Action::Look {
+        (weights.ask, |r, _| Action::ReadHistory {
             worker: r.u8(..),
             channel: some_channel(r),
             limit: r.u8(..),
@@ -208,7 +208,7 @@ fn kinds(weights: &Weights) -> [(u32, Make); 32] {
             client: r.u8(..),
             channel: some_channel(r),
         }),
-        (weights.read, |r, _| Action::Read {
+        (weights.read, |r, _| Action::SetReading {
             client: r.u8(..),
             reads: r.u8(0..3) == 0,
         }),
@@ -218,7 +218,7 @@ fn kinds(weights: &Weights) -> [(u32, Make); 32] {
             server_sees: r.bool(),
         }),
         (weights.cut, |r, _| Action::Close { client: r.u8(..) }),
-        (weights.kick, |r, _| Action::Kick {
+        (weights.kick, |r, _| Action::Disconnect {
             worker: r.u8(..),
             user: r.u8(..),
         }),
@@ -235,7 +235,7 @@ fn kinds(weights: &Weights) -> [(u32, Make); 32] {
             worker: r.u8(..),
             salt: r.u32(..),
         }),
-        (weights.say, |r, _| Action::Say {
+        (weights.say, |r, _| Action::ServerSend {
             server: r.u8(..),
             closes: r.u8(0..12) == 0,
         }),
@@ -267,16 +267,16 @@ fn some_channel(random: &mut Rng) -> u8 {
     random.u8(0..CHANNELS.len() as u8).min(random.u8(..))
 }
 
-fn some_call(random: &mut Rng, setup: &Setup) -> Call {
+fn some_call(random: &mut Rng, setup: &Setup) -> BackEndCall {
     match random.u8(0..40) {
-        0..4 => Call::History,
-        4..8 => Call::Presence,
-        8 => Call::RemoveHistory,
-        9 => Call::Disconnect,
-        10 => Call::Channels,
-        11 => Call::Connections,
-        12 => Call::UserStatus,
-        _ => Call::Publish(random.u16(0..=setup.pad_max)),
+        0..4 => BackEndCall::History,
+        4..8 => BackEndCall::Presence,
+        8 => BackEndCall::RemoveHistory,
+        9 => BackEndCall::Disconnect,
+        10 => BackEndCall::Channels,
+        11 => BackEndCall::Connections,
+        12 => BackEndCall::UserStatus,
+        _ => BackEndCall::Publish(random.u16(0..=setup.pad_max)),
     }
 }
 

@@ -3,15 +3,17 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use veche_frontends::app::{Gone, Outcome, Progress, Request, Response, Verdict};
-use veche_frontends::hooks::Question;
-use veche_frontends::shared::Renewal;
-use veche_frontends::{AppId, Apps, Dial, NotRenewed, Shared};
-use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_frontends::app::{
+    AbandonReason, AppResponse, HandlerProgress, HandshakeDecision, MaybeDeferred, RequestView,
+};
+use veche_frontends::hooks::HookRequest;
+use veche_frontends::worker_context::TokenRenewal;
+use veche_frontends::{AppId, Apps, Context, DialCommand, RenewError};
+use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_proto::websocket::MessageKind;
 use veche_worker::AppHost;
 
-use crate::fate::{self, Asked};
+use crate::hook_outcome::{self, AppRequest};
 
 /// As whom the back end asks the hub: a session that no connection has.
 pub(crate) const BACK_END: ConnectionId = ConnectionId {
@@ -21,7 +23,7 @@ pub(crate) const BACK_END: ConnectionId = ConnectionId {
 
 /// What an application is told of a connection that it has dialed, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum DialEvent {
     Opened,
     Failed,
     Closed,
@@ -31,14 +33,14 @@ pub(crate) enum Told {
 /// connections that it has dialed. No route leads here, so no session calls it otherwise.
 #[derive(Debug, Default)]
 pub struct BackEndApp {
-    answers: Vec<(Ticket, Answer)>,
-    asked: Vec<Asked>,
+    answers: Vec<(Ticket, HubReply)>,
+    asked: Vec<AppRequest>,
     /// The numbers of connections that it has dialed, also of those that are over.
     dialed: HashMap<ConnectionId, u64>,
-    told: Vec<(u64, Told)>,
+    dial_events: Vec<(u64, DialEvent)>,
     /// Why those are over.
     reasons: Vec<String>,
-    wanted: Vec<Wanted>,
+    dial_requests: Vec<DialRequest>,
     /// When it will have done what it does at the end.
     stops_at_ms: Option<u64>,
     has_stopped: bool,
@@ -46,30 +48,30 @@ pub struct BackEndApp {
 
 /// A connection to another server that the application wants.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct DialRequest {
     /// How it begins.
-    pub dial: Dial,
+    pub dial: DialCommand,
     /// Where to. There is nothing at port 0.
     pub to: SocketAddr,
 }
 
 impl BackEndApp {
-    pub(crate) fn want(&mut self, wanted: Option<Wanted>) {
-        self.wanted.extend(wanted);
+    pub(crate) fn request_dial(&mut self, wanted: Option<DialRequest>) {
+        self.dial_requests.extend(wanted);
     }
 
     /// Takes the connections that it wants, to be dialed.
-    pub fn take_wanted(&mut self) -> Vec<Wanted> {
-        std::mem::take(&mut self.wanted)
+    pub fn take_dial_requests(&mut self) -> Vec<DialRequest> {
+        std::mem::take(&mut self.dial_requests)
     }
 
-    pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Answer)> {
+    pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, HubReply)> {
         std::mem::take(&mut self.answers)
     }
 
     /// Takes what it was told of connections that it has dialed.
-    pub(crate) fn take_dialed(&mut self) -> Vec<(u64, Told)> {
-        std::mem::take(&mut self.told)
+    pub(crate) fn take_dial_events(&mut self) -> Vec<(u64, DialEvent)> {
+        std::mem::take(&mut self.dial_events)
     }
 
     /// Takes why connections that it has dialed are over, in words.
@@ -78,7 +80,7 @@ impl BackEndApp {
     }
 
     /// Takes what it is to decide, and what it has decided in the call.
-    pub(crate) fn take_questions(&mut self) -> Vec<Asked> {
+    pub(crate) fn take_questions(&mut self) -> Vec<AppRequest> {
         std::mem::take(&mut self.asked)
     }
 }
@@ -97,13 +99,19 @@ impl Apps for BackEndApp {
         &mut self,
         _: AppId,
         _: ConnectionId,
-        _: &Request<'_>,
-        _: &mut Shared,
-    ) -> Outcome<Verdict> {
+        _: &RequestView<'_>,
+        _: &mut Context,
+    ) -> MaybeDeferred<HandshakeDecision> {
         unreachable!("{UNREACHABLE}")
     }
 
-    fn opened(&mut self, _: AppId, _: ConnectionId, _: &Request<'_>, _: &mut Shared) -> Progress {
+    fn opened(
+        &mut self,
+        _: AppId,
+        _: ConnectionId,
+        _: &RequestView<'_>,
+        _: &mut Context,
+    ) -> HandlerProgress {
         unreachable!("{UNREACHABLE}")
     }
 
@@ -113,13 +121,13 @@ impl Apps for BackEndApp {
         id: ConnectionId,
         kind: MessageKind,
         data: &[u8],
-        shared: &mut Shared,
-    ) -> Progress {
-        shared.ports.outboxes.send(id, kind, data);
-        Progress::Done
+        shared: &mut Context,
+    ) -> HandlerProgress {
+        shared.requests.outboxes.send(id, kind, data);
+        HandlerProgress::Done
     }
 
-    fn drained(&mut self, _: AppId, _: ConnectionId, _: &mut Shared) {}
+    fn drained(&mut self, _: AppId, _: ConnectionId, _: &mut Context) {}
 
     fn client_opened(
         &mut self,
@@ -127,16 +135,16 @@ impl Apps for BackEndApp {
         token: u64,
         id: ConnectionId,
         _: Option<&str>,
-        _: &mut Shared,
+        _: &mut Context,
     ) -> Option<()> {
         self.dialed.insert(id, token);
-        self.told.push((token, Told::Opened));
+        self.dial_events.push((token, DialEvent::Opened));
         Some(())
     }
 
-    fn client_failed(&mut self, _: AppId, token: u64, why: &str, _: &mut Shared) {
+    fn client_failed(&mut self, _: AppId, token: u64, why: &str, _: &mut Context) {
         self.reasons.push(why.to_owned());
-        self.told.push((token, Told::Failed));
+        self.dial_events.push((token, DialEvent::Failed));
     }
 
     fn answered(
@@ -144,16 +152,16 @@ impl Apps for BackEndApp {
         _: AppId,
         _: ConnectionId,
         ticket: Ticket,
-        answer: Answer,
-        _: &mut Shared,
+        answer: HubReply,
+        _: &mut Context,
     ) {
         self.answers.push((ticket, answer));
     }
 
-    fn closed(&mut self, _: AppId, id: ConnectionId, code: u16, why: &str, _: &mut Shared) {
+    fn closed(&mut self, _: AppId, id: ConnectionId, code: u16, why: &str, _: &mut Context) {
         if let Some(token) = self.dialed.get(&id) {
             self.reasons.push(format!("{code} {why}"));
-            self.told.push((*token, Told::Closed));
+            self.dial_events.push((*token, DialEvent::Closed));
         }
     }
 
@@ -161,21 +169,21 @@ impl Apps for BackEndApp {
         &mut self,
         _: AppId,
         _: ConnectionId,
-        _: &Request<'_>,
-        _: &mut Shared,
-    ) -> Outcome<Response> {
+        _: &RequestView<'_>,
+        _: &mut Context,
+    ) -> MaybeDeferred<AppResponse> {
         unreachable!("{UNREACHABLE}")
     }
 
-    fn written(&mut self, _: AppId, _: ConnectionId, _: &mut Shared) {
+    fn written(&mut self, _: AppId, _: ConnectionId, _: &mut Context) {
         unreachable!("{UNREACHABLE}")
     }
 
-    fn gone(&mut self, _: AppId, _: ConnectionId, _: Gone, _: &mut Shared) {
+    fn abandoned(&mut self, _: AppId, _: ConnectionId, _: AbandonReason, _: &mut Context) {
         unreachable!("{UNREACHABLE}")
     }
 
-    fn turn(&mut self, shared: &mut Shared) {
+    fn turn(&mut self, shared: &mut Context) {
         if self
             .stops_at_ms
             .is_some_and(|at_ms| at_ms <= shared.now.mono_ms)
@@ -193,11 +201,11 @@ impl Apps for BackEndApp {
 impl AppHost for BackEndApp {
     type Message = std::convert::Infallible;
 
-    fn requester(session: ConnectionId) -> Option<AppId> {
+    fn worker_id(session: ConnectionId) -> Option<AppId> {
         (session == BACK_END).then_some(AppId(0))
     }
 
-    fn stop(&mut self, shared: &mut Shared) {
+    fn stop(&mut self, shared: &mut Context) {
         let now_ms = shared.now.mono_ms;
         self.stops_at_ms = Some(now_ms + now_ms % 7 * STOP_STEP_MS);
     }
@@ -206,21 +214,26 @@ impl AppHost for BackEndApp {
         self.has_stopped
     }
 
-    fn receive(&mut self, message: Self::Message, _: &mut Shared) {
+    fn handle_message(&mut self, message: Self::Message, _: &mut Context) {
         match message {}
     }
 
-    fn decide(&mut self, _: AppId, _: u64, question: &Question, shared: &mut Shared) {
-        let at_once = fate::at_once(question);
+    fn decide_hook(&mut self, _: AppId, _: u64, question: &HookRequest, shared: &mut Context) {
+        let at_once = hook_outcome::at_once(question);
         let fate = at_once.as_ref().map(|(fate, _)| *fate);
         self.asked.push((question.clone(), fate));
         if let Some((_, verdict)) = at_once {
             let verdict = (question.session, question.id, verdict);
-            shared.ports.verdicts.push_back(verdict);
+            shared.requests.hook_decisions.push_back(verdict);
         }
     }
 
-    fn renewed(&mut self, _: &Renewal, _: Result<Option<u64>, NotRenewed>, _: &mut Shared) {
+    fn handle_renewed(
+        &mut self,
+        _: &TokenRenewal,
+        _: Result<Option<u64>, RenewError>,
+        _: &mut Context,
+    ) {
         unreachable!("{UNREACHABLE}")
     }
 }

@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Outcome, Page, PayloadKind, PayloadRef, PublishOptions, Published, Query, Question,
-    Ticket, Version,
+    ChannelQuery, HistoryPage, HistoryQuery, HubReply, PayloadKind, PayloadRef, PublishOptions,
+    PublishOutcome, RequestOutcome, Ticket, Version,
 };
 
 use crate::apps::BACK_END;
 use crate::channels::{CHANNELS, Kind};
+use crate::coverage::CoverageEvent;
 use crate::data::{data, number_in_text};
 use crate::disconnect::Disconnect;
 use crate::failure::{Check, promise};
 use crate::ledger::Source;
-use crate::seen::Event;
 use crate::world::{WALL_MS, World, channel_name};
 
 /// For so long keys of publications are kept.
-const KEPT_MS: u64 = 300_000;
+const KEY_TTL_MS: u64 = 300_000;
 
 /// Repetitions that are to be known for such are begun so early.
 const REPEATED_WITHIN_MS: u64 = 60_000;
@@ -27,9 +27,9 @@ const REPEATED_WITHIN_MS: u64 = 60_000;
 #[derive(Default)]
 pub(crate) struct BackEnd {
     /// What it asked, by ticket.
-    pub(crate) asked: Vec<Asked>,
+    pub(crate) requests: Vec<BackEndRequest>,
     /// The answers to questions.
-    pub(crate) heard: Vec<(usize, Answer)>,
+    pub(crate) query_replies: Vec<(usize, HubReply)>,
     /// What it published last, by channel, and something from before.
     latest: BTreeMap<usize, Pushed>,
     older: BTreeMap<usize, Pushed>,
@@ -38,12 +38,12 @@ pub(crate) struct BackEnd {
 }
 
 /// What the back end waits for.
-pub(crate) enum Asked {
+pub(crate) enum BackEndRequest {
     Publication(usize, u64),
     /// History that is let go of.
     Removal,
     /// A part of a history.
-    Look(Look),
+    Look(HistoryLook),
     /// What is looked at when everything has settled.
     Question,
     /// Connections of a user that are to end.
@@ -65,7 +65,7 @@ struct Pushed {
 
 /// What was asked of a history, and when.
 #[derive(Clone, Copy)]
-pub(crate) struct Look {
+pub(crate) struct HistoryLook {
     channel: usize,
     limit: usize,
     is_reverse: bool,
@@ -74,9 +74,9 @@ pub(crate) struct Look {
 
 impl World {
     /// The back end asks for something, and gets a ticket.
-    pub(crate) fn ticket(&mut self, asked: Asked) -> Ticket {
-        self.back_end.asked.push(asked);
-        Ticket(self.back_end.asked.len() as u32 - 1)
+    pub(crate) fn ticket(&mut self, asked: BackEndRequest) -> Ticket {
+        self.back_end.requests.push(asked);
+        Ticket(self.back_end.requests.len() as u32 - 1)
     }
 
     /// Publishes something new so many times.
@@ -127,16 +127,16 @@ impl World {
         };
         // It comes in time to be known for one, even if it is long on its way.
         if self.now_ms < again.at_ms + REPEATED_WITHIN_MS {
-            self.ledger.seen.note(Event::Repeated);
+            self.ledger.seen.note(CoverageEvent::Repeated);
             return self.publish(channel, again);
         }
         // When the hub took it is not known to the millisecond.
-        let is_forgotten = |answered_ms: u64| self.now_ms >= answered_ms + KEPT_MS;
+        let is_forgotten = |answered_ms: u64| self.now_ms >= answered_ms + KEY_TTL_MS;
         if again.version.is_some() || !again.answered_ms.is_some_and(is_forgotten) {
             return Ok(());
         }
         from.remove(&channel);
-        self.ledger.seen.note(Event::RepeatedLate);
+        self.ledger.seen.note(CoverageEvent::RepeatedLate);
         let source = self.ledger.life * 8 + again.worker as Source;
         again.number = self.ledger.publish(channel, source);
         again.at_ms = self.now_ms;
@@ -146,7 +146,7 @@ impl World {
 
     fn publish(&mut self, channel: usize, pushed: Pushed) -> Check {
         let number = pushed.number;
-        let ticket = self.ticket(Asked::Publication(channel, number));
+        let ticket = self.ticket(BackEndRequest::Publication(channel, number));
         let data = data(channel, number, pushed.pad).to_string();
         let payload = PayloadRef {
             kind: PayloadKind::Json,
@@ -166,19 +166,19 @@ impl World {
         shared.set_now(now);
         let from = Some((BACK_END, ticket));
         let name = channel_name(channel);
-        let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+        let (hub, ports) = (&mut shared.hub, &mut shared.requests);
         let outcome = hub.publish(from, name, payload, Some(&terms), ports);
         if outcome.is_ok() {
             self.back_end.note(channel, pushed);
         }
         match outcome {
-            Ok(Outcome::Done(published)) => {
-                self.ledger.seen.note(Event::TakenAtOnce);
-                self.answered(ticket, Answer::Published(published))
+            Ok(RequestOutcome::Done(published)) => {
+                self.ledger.seen.note(CoverageEvent::TakenAtOnce);
+                self.answered(ticket, HubReply::Published(published))
             }
-            Ok(Outcome::Pending) => Ok(()),
+            Ok(RequestOutcome::Pending) => Ok(()),
             Err(_) => {
-                self.ledger.seen.note(Event::Refused);
+                self.ledger.seen.note(CoverageEvent::Refused);
                 // Another try of what was taken changes nothing.
                 if !self.back_end.has_tried(channel, number) {
                     self.ledger.refused(channel, number);
@@ -189,73 +189,88 @@ impl World {
     }
 
     /// Reads a channel's history.
-    pub(crate) fn look(
+    pub(crate) fn read_history(
         &mut self,
         worker: usize,
         channel: usize,
         limit: u8,
         is_reverse: bool,
     ) -> Check {
-        if !CHANNELS[channel].kind.remembers() {
+        if !CHANNELS[channel].kind.has_history() {
             return Ok(());
         }
-        let look = Look {
+        let look = HistoryLook {
             channel,
             limit: if limit < 128 { limit.into() } else { 1_000 },
             is_reverse,
             at_ms: self.now_ms,
         };
-        let query = Query {
+        let query = HistoryQuery {
             limit: look.limit,
             is_reverse,
-            ..Query::default()
+            ..HistoryQuery::default()
         };
-        self.question(worker, channel, Asked::Look(look), Question::History(query))
+        self.question(
+            worker,
+            channel,
+            BackEndRequest::Look(look),
+            ChannelQuery::History(query),
+        )
     }
 
     fn question(
         &mut self,
         worker: usize,
         channel: usize,
-        asked: Asked,
-        question: Question,
+        asked: BackEndRequest,
+        question: ChannelQuery,
     ) -> Check {
         let ticket = self.ticket(asked);
         let now = self.now();
         let shared = self.process.workers[worker].shared_mut();
         shared.set_now(now);
         let to = (BACK_END, ticket);
-        let (hub, ports) = (&mut shared.hub, &mut shared.ports);
-        match hub.ask(to, channel_name(channel), question, ports) {
-            Outcome::Done(answer) => self.answered(ticket, answer),
-            Outcome::Pending => Ok(()),
+        let (hub, ports) = (&mut shared.hub, &mut shared.requests);
+        match hub.query(to, channel_name(channel), question, ports) {
+            RequestOutcome::Done(answer) => self.answered(ticket, answer),
+            RequestOutcome::Pending => Ok(()),
         }
     }
 
     /// Has a channel's history let go of.
     pub(crate) fn clear(&mut self, worker: usize, channel: usize) -> Check {
-        if !CHANNELS[channel].kind.remembers() {
+        if !CHANNELS[channel].kind.has_history() {
             return Ok(());
         }
         self.ledger.clear(channel);
-        self.ledger.seen.note(Event::Cleared);
-        self.question(worker, channel, Asked::Removal, Question::RemoveHistory)
+        self.ledger.seen.note(CoverageEvent::Cleared);
+        self.question(
+            worker,
+            channel,
+            BackEndRequest::Removal,
+            ChannelQuery::RemoveHistory,
+        )
     }
 
     /// What the back end asked is answered.
-    pub(crate) fn answered(&mut self, Ticket(ticket): Ticket, answer: Answer) -> Check {
-        match (self.back_end.asked.get(ticket as usize), answer) {
-            (Some(&Asked::Publication(channel, number)), Answer::Published(published)) => {
+    pub(crate) fn answered(&mut self, Ticket(ticket): Ticket, answer: HubReply) -> Check {
+        match (self.back_end.requests.get(ticket as usize), answer) {
+            (
+                Some(&BackEndRequest::Publication(channel, number)),
+                HubReply::Published(published),
+            ) => {
                 self.taken(channel, number, published)?;
             }
-            (Some(Asked::Look(look)), Answer::History(Ok(page))) => {
-                self.ledger.seen.note(Event::Looked);
+            (Some(BackEndRequest::Look(look)), HubReply::History(Ok(page))) => {
+                self.ledger.seen.note(CoverageEvent::Looked);
                 let look = *look;
                 self.check_page(look, &page)?;
             }
-            (Some(Asked::Question), answer) => self.back_end.heard.push((ticket as usize, answer)),
-            (Some(Asked::Removal), Answer::HistoryRemoved(Ok(()))) => {}
-            (Some(Asked::Disconnect(_)), answer) => {
+            (Some(BackEndRequest::Question), answer) => {
+                self.back_end.query_replies.push((ticket as usize, answer))
+            }
+            (Some(BackEndRequest::Removal), HubReply::HistoryRemoved(Ok(()))) => {}
+            (Some(BackEndRequest::Disconnect(_)), answer) => {
                 self.disconnect_answered(Ticket(ticket), &answer)?
             }
             (_, answer) => promise!(false, "answers are to what was asked", "{answer:?}"),
@@ -264,11 +279,11 @@ impl World {
     }
 
     /// A publication is taken, or is none that is to be.
-    fn taken(&mut self, channel: usize, number: u64, published: Published) -> Check {
+    fn taken(&mut self, channel: usize, number: u64, published: PublishOutcome) -> Check {
         let life = self.ledger.life;
         self.ledger.trace.note(&[channel as u64, number]);
         self.back_end.answered(channel, number, self.now_ms);
-        let is_kept = CHANNELS[channel].kind.remembers();
+        let is_kept = CHANNELS[channel].kind.has_history();
         promise!(
             published.position.is_some() == is_kept,
             "what is kept has a place",
@@ -278,7 +293,9 @@ impl World {
         if CHANNELS[channel].kind != Kind::State {
             self.ledger.taken(channel, number);
             return match place {
-                Some(place) => self.ledger.placed(channel, number, place, life),
+                Some(place) => self
+                    .ledger
+                    .note_publication_position(channel, number, place, life),
                 None => Ok(()),
             };
         }
@@ -287,20 +304,22 @@ impl World {
             return Ok(());
         };
         let other = self.ledger.number_at(channel, place);
-        if published.handed > Some(0) {
+        if published.receivers > Some(0) {
             self.ledger.taken(channel, number);
-            return self.ledger.placed(channel, number, place, life);
+            return self
+                .ledger
+                .note_publication_position(channel, number, place, life);
         }
         if other.is_some_and(|other| other != number) {
-            self.ledger.seen.note(Event::Outdated);
+            self.ledger.seen.note(CoverageEvent::Outdated);
             self.ledger.refused(channel, number);
         }
         self.ledger.answered(channel, number);
-        self.ledger.told(channel, place, life)
+        self.ledger.note_position(channel, place, life)
     }
 
     /// What was read of a history: no more than is to be there, nothing that is over, and in order.
-    fn check_page(&mut self, look: Look, page: &Page) -> Check {
+    fn check_page(&mut self, look: HistoryLook, page: &HistoryPage) -> Check {
         let (channel, name) = (look.channel, CHANNELS[look.channel].name);
         let most = CHANNELS[channel].kind.size(&self.setup) as usize;
         let count = page.len();
@@ -339,8 +358,12 @@ impl World {
                 "publications come by their channel",
                 "{text} in {name}"
             );
-            self.ledger
-                .placed(channel, number, (epoch, offset), self.ledger.life)?;
+            self.ledger.note_publication_position(
+                channel,
+                number,
+                (epoch, offset),
+                self.ledger.life,
+            )?;
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! The channels of a world, and what kind each is.
 
 use veche_hub::{
-    Access, Budget, Differences, History, Namespace, Namespaces, Publishing, Recovery, Subscribing,
-    Told, USERS, Wildcards,
+    Budget, ChannelAccess, DeltaMode, EventLevel, HistoryOptions, NamespaceOptions, Namespaces,
+    PublishAccess, RecoveryMode, SubscribeAccess, USERS, Wildcards,
 };
 
 use crate::setup::{FOREVER_MS, RESERVE_BYTES, Setup};
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     /// It remembers nothing, and knows who is there, also those who have left just now.
     Lounge,
     /// It remembers, and those have it whose tokens name it, from the beginning on.
-    Given,
+    Token,
     /// A user's own, which remembers.
     User,
     /// It remembers, and is also heard together with the others of its namespace.
@@ -39,7 +39,7 @@ pub(crate) enum Kind {
     /// It remembers states, of which older ones are not taken once there is a newer.
     State,
     /// It remembers, knows who is there, and others decide who hears it and what is published there.
-    Decided,
+    Hooked,
     /// It remembers nothing, and whoever reads too slowly misses some.
     Tick,
 }
@@ -73,10 +73,10 @@ pub(crate) const CHANNELS: &[Channel] = &[
     channel("news:*", Kind::Wild),
     channel("state:1", Kind::State),
     channel("tick:1", Kind::Tick),
-    channel("decided:1", Kind::Decided),
-    channel("decided:2", Kind::Decided),
-    channel("given:1", Kind::Given),
-    channel("given:2", Kind::Given),
+    channel("decided:1", Kind::Hooked),
+    channel("decided:2", Kind::Hooked),
+    channel("given:1", Kind::Token),
+    channel("given:2", Kind::Token),
     own("#ann", "ann"),
     own("#bob", "bob"),
     own("#cid", "cid"),
@@ -86,16 +86,16 @@ pub(crate) const CHANNELS: &[Channel] = &[
 pub(crate) const COMMON: usize = 13;
 
 /// Those that are given.
-pub(crate) const GIVEN: std::ops::Range<usize> = COMMON..COMMON + 2;
+pub(crate) const TOKEN_CHANNELS: std::ops::Range<usize> = COMMON..COMMON + 2;
 
 /// Users; their own channels are the last ones.
-pub(crate) const USERS_COUNT: usize = CHANNELS.len() - GIVEN.end;
+pub(crate) const USERS_COUNT: usize = CHANNELS.len() - TOKEN_CHANNELS.end;
 
 /// The namespace that is heard as a whole.
-const HEARD_TOGETHER: &str = "news";
+const WILDCARD_NAMESPACE: &str = "news";
 
 /// Its channels.
-pub(crate) fn overheard() -> impl Iterator<Item = usize> {
+pub(crate) fn wildcard_channels() -> impl Iterator<Item = usize> {
     let all = CHANNELS.iter().enumerate();
     all.filter(|(_, one)| one.kind == Kind::News)
         .map(|(number, _)| number)
@@ -108,7 +108,7 @@ pub(crate) fn find(name: &str) -> Option<usize> {
 
 /// The own channel of a user.
 pub(crate) fn own_channel(user: usize) -> usize {
-    GIVEN.end + user % USERS_COUNT
+    TOKEN_CHANNELS.end + user % USERS_COUNT
 }
 
 /// Long enough to be seen, short enough to be over when everything settles.
@@ -118,7 +118,7 @@ impl Kind {
     /// How many publications are kept; 0: it does not remember.
     pub(crate) fn size(self, setup: &Setup) -> u32 {
         match self {
-            Self::Chat | Self::Given | Self::User | Self::News | Self::State | Self::Decided => {
+            Self::Chat | Self::Token | Self::User | Self::News | Self::State | Self::Hooked => {
                 setup.history_size
             }
             Self::Log => 120,
@@ -127,13 +127,13 @@ impl Kind {
         }
     }
 
-    pub(crate) fn remembers(self) -> bool {
+    pub(crate) fn has_history(self) -> bool {
         !matches!(self, Self::Open | Self::Lounge | Self::Wild | Self::Tick)
     }
 
     /// Whether clients publish there.
     pub(crate) fn takes_clients(self) -> bool {
-        !matches!(self, Self::Given | Self::User | Self::Wild | Self::State)
+        !matches!(self, Self::Token | Self::User | Self::Wild | Self::State)
     }
 
     /// Whether anything is published there at all.
@@ -148,42 +148,42 @@ impl Kind {
 
     /// Whether it can be asked who is there.
     pub(crate) fn has_presence(self) -> bool {
-        matches!(self, Self::Chat | Self::Lounge | Self::Decided)
+        matches!(self, Self::Chat | Self::Lounge | Self::Hooked)
     }
 
     /// Whether those who leave are gone at once.
     pub(crate) fn has_exact_presence(self) -> bool {
-        matches!(self, Self::Chat | Self::Decided)
+        matches!(self, Self::Chat | Self::Hooked)
     }
 
     /// Whether others decide who hears it.
-    pub(crate) fn is_decided(self) -> bool {
-        self == Self::Decided
+    pub(crate) fn is_hooked(self) -> bool {
+        self == Self::Hooked
     }
 
-    fn namespace(self, setup: &Setup, budget: Budget) -> Namespace {
-        let history = self.remembers().then(|| History {
+    fn namespace(self, setup: &Setup, budget: Budget) -> NamespaceOptions {
+        let history = self.has_history().then(|| HistoryOptions {
             size: self.size(setup),
             ttl_ms: setup.history_ttl_ms,
             position_ttl_ms: FOREVER_MS,
             recovery: match self {
-                Self::Price => Recovery::Latest,
-                _ => Recovery::Missed,
+                Self::Price => RecoveryMode::Latest,
+                _ => RecoveryMode::Missed,
             },
             budget,
         });
-        Namespace {
+        NamespaceOptions {
             history,
             access: match self {
-                Self::Decided => Access {
-                    subscribe: Subscribing::Hook,
-                    publish: Publishing::Hook,
-                    ..Access::default()
+                Self::Hooked => ChannelAccess {
+                    subscribe: SubscribeAccess::Hook,
+                    publish: PublishAccess::Hook,
+                    ..ChannelAccess::default()
                 },
-                _ => Access {
-                    subscribe: Subscribing::Client,
-                    publish: Publishing::Subscriber,
-                    ..Access::default()
+                _ => ChannelAccess {
+                    subscribe: SubscribeAccess::Client,
+                    publish: PublishAccess::Subscriber,
+                    ..ChannelAccess::default()
                 },
             },
             presence: self.has_presence(),
@@ -194,17 +194,17 @@ impl Kind {
             } else {
                 0
             },
-            told: Told::Nothing,
-            slow_miss: !self.is_whole(),
+            event_level: EventLevel::Off,
+            drop_when_slow: !self.is_whole(),
             // Its publications go out together with the one before, of which no client wants to know.
-            differences: Differences::Always,
+            delta_mode: DeltaMode::Always,
             tags_filter: false,
         }
     }
 }
 
 pub(crate) fn namespaces(setup: &Setup) -> Namespaces {
-    let mut namespaces = Namespaces::with_wildcards(Wildcards::new([HEARD_TOGETHER]));
+    let mut namespaces = Namespaces::with_wildcards(Wildcards::new([WILDCARD_NAMESPACE]));
     for channel in CHANNELS.iter().filter(|one| one.kind != Kind::Wild) {
         let name = match channel.kind {
             Kind::User => USERS,

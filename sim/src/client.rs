@@ -7,36 +7,36 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Value, json};
 
-use crate::carrier::{Carrier, Decides};
-use crate::channels::{self, CHANNELS, GIVEN, Kind};
+use crate::channels::{self, CHANNELS, Kind, TOKEN_CHANNELS};
+use crate::client_transport::{ClientTransport, HookRoute};
+use crate::coverage::CoverageEvent;
 use crate::data::offset_of;
+use crate::emulation_connection::{EmulationConnection, SessionAddress};
 use crate::failure::{Check, promise};
-use crate::fate::Decided;
-use crate::ledger::{Ledger, Place};
+use crate::hook_outcome::CommandDecision;
+use crate::ledger::{Ledger, RawPosition};
 use crate::network::LinkId;
 use crate::one_way;
 use crate::phase::Phase;
-use crate::posts::{Address, Posts};
 use crate::protobuf;
-use crate::response::{Part, Response};
-use crate::seen::Event;
+use crate::response::{Response, ResponsePart};
 use crate::setup::Setup;
 use crate::subscription::Subscription;
-use crate::wire::{self, Encoding, Reader, Said};
+use crate::wire::{self, Encoding, Reader, ServerFrame};
 
 /// Commands that are not answered, at most: what they are answered has to be bounded.
-pub(crate) const OWED_MAX: usize = 4;
+pub(crate) const PENDING_MAX: usize = 4;
 
 /// A command that is not answered.
-pub(crate) struct Owed {
+pub(crate) struct PendingCommand {
     pub(crate) id: u32,
-    pub(crate) command: crate::asking::Command,
+    pub(crate) command: crate::client_commands::Command,
 }
 
 pub(crate) struct Client {
     pub(crate) number: usize,
     /// What carries what it hears.
-    pub(crate) carrier: Carrier,
+    pub(crate) transport: ClientTransport,
     pub(crate) encoding: Encoding,
     /// It asks to be told differences alone.
     pub(crate) wants_deltas: bool,
@@ -53,39 +53,39 @@ pub(crate) struct Client {
     reader: Reader,
     /// The same where it has no WebSocket; where its session is then, what it has to say there, and how it says that.
     response: Response,
-    pub(crate) address: Option<Address>,
-    pub(crate) unsaid: Vec<Value>,
-    pub(crate) posts: Posts,
+    pub(crate) address: Option<SessionAddress>,
+    pub(crate) unsent_commands: Vec<Value>,
+    pub(crate) emulation: EmulationConnection,
     /// Its response has ended, or it has enough of it: it hangs up.
     pub(crate) is_over: bool,
-    pub(crate) owed: VecDeque<Owed>,
+    pub(crate) pending: VecDeque<PendingCommand>,
     pub(crate) next_id: u32,
     /// Channels to which it wants to be subscribed.
     pub(crate) wants: BTreeSet<usize>,
     pub(crate) subscriptions: BTreeMap<usize, Subscription>,
     /// Up to where it knows channels.
-    pub(crate) places: BTreeMap<usize, Place>,
-    pub(crate) decides: Decides,
+    pub(crate) positions: BTreeMap<usize, RawPosition>,
+    pub(crate) hook_route: HookRoute,
     /// What was decided and not seen yet, on this connection.
-    pub(crate) decided: Vec<Decided>,
+    pub(crate) decisions: Vec<CommandDecision>,
     /// Until when its subscriptions hold, and under the empty name the connection; what holds for ever is not here.
-    pub(crate) terms: BTreeMap<Box<str>, u64>,
+    pub(crate) expiries: BTreeMap<Box<str>, u64>,
     /// The process was there already when it began to go away: the code with which the connection is closed.
-    pub(crate) parting: Option<u16>,
+    pub(crate) drain_code: Option<u16>,
     /// It was told that.
-    pub(crate) has_parted: bool,
+    pub(crate) has_drained: bool,
 }
 
 impl Client {
     pub(crate) fn new(number: usize, setup: &Setup) -> Self {
         let carrier = setup.carrier(number);
-        let encoding = match setup.is_protobuf(number) && carrier != Carrier::Events {
+        let encoding = match setup.is_protobuf(number) && carrier != ClientTransport::Events {
             true => Encoding::Protobuf,
             false => Encoding::Json,
         };
         Self {
             number,
-            carrier,
+            transport: carrier,
             encoding,
             wants_deltas: setup.wants_deltas(number),
             phase: Phase::Offline,
@@ -97,40 +97,40 @@ impl Client {
             reader: Reader::new(encoding),
             response: Response::default(),
             address: None,
-            unsaid: Vec::new(),
-            posts: Posts::default(),
+            unsent_commands: Vec::new(),
+            emulation: EmulationConnection::default(),
             is_over: false,
-            owed: VecDeque::new(),
+            pending: VecDeque::new(),
             next_id: 0,
             wants: BTreeSet::new(),
             subscriptions: BTreeMap::new(),
-            places: BTreeMap::new(),
-            decides: setup.decides(number),
-            decided: Vec::new(),
-            terms: BTreeMap::new(),
-            parting: None,
-            has_parted: false,
+            positions: BTreeMap::new(),
+            hook_route: setup.decides(number),
+            decisions: Vec::new(),
+            expiries: BTreeMap::new(),
+            drain_code: None,
+            has_drained: false,
         }
     }
 
     /// The channels that it has without asking: its user's own, and those that its token names.
-    pub(crate) fn given(&self) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn server_channels(&self) -> impl Iterator<Item = usize> + use<> {
         let own = channels::own_channel(self.number);
-        std::iter::once(own).chain(GIVEN)
+        std::iter::once(own).chain(TOKEN_CHANNELS)
     }
 
     pub(crate) fn connect(&mut self, link: LinkId, life: u32, ledger: &Ledger) {
-        (self.parting, self.has_parted) = (None, false);
+        (self.drain_code, self.has_drained) = (None, false);
         self.link = Some(link);
         self.life = life;
-        self.phase = Phase::Shaking;
+        self.phase = Phase::Handshaking;
         self.reader = Reader::new(self.encoding);
         self.response = Response::default();
         self.next_id = 0;
-        let path = self.decides.path(self.carrier);
-        if self.carrier != Carrier::WebSocket {
+        let path = self.hook_route.path(self.transport);
+        if self.transport != ClientTransport::WebSocket {
             self.ask_to_connect(ledger);
-            let connect = self.unsaid.pop().unwrap_or_default();
+            let connect = self.unsent_commands.pop().unwrap_or_default();
             self.out = self.request(&path, &connect);
             return;
         }
@@ -144,8 +144,8 @@ impl Client {
     /// A response is asked for; the first command comes with that.
     fn request(&self, path: &str, connect: &Value) -> Vec<u8> {
         let (mut body, text) = (Vec::new(), connect.to_string());
-        let kind = match (self.carrier, self.encoding) {
-            (Carrier::Events, _) => {
+        let kind = match (self.transport, self.encoding) {
+            (ClientTransport::Events, _) => {
                 let connect = one_way::percent(&text);
                 let request =
                     format!("GET {path}?cf_connect={connect} HTTP/1.1\r\nHost: sim.test\r\n\r\n");
@@ -170,10 +170,10 @@ impl Client {
     }
 
     /// A command, or an answer to a ping.
-    pub(crate) fn say(&mut self, command: Value) {
-        match self.carrier {
-            Carrier::WebSocket => wire::command(&mut self.out, self.encoding, &command),
-            Carrier::Lines | Carrier::Events => self.unsaid.push(command),
+    pub(crate) fn send_command(&mut self, command: Value) {
+        match self.transport {
+            ClientTransport::WebSocket => wire::command(&mut self.out, self.encoding, &command),
+            ClientTransport::Lines | ClientTransport::Events => self.unsent_commands.push(command),
         }
     }
 
@@ -183,44 +183,44 @@ impl Client {
         self.link = None;
         self.is_over = false;
         self.address = None;
-        self.unsaid.clear();
+        self.unsent_commands.clear();
         self.out.clear();
         self.name.clear();
-        self.owed.clear();
-        self.decided.clear();
-        self.terms.clear();
+        self.pending.clear();
+        self.decisions.clear();
+        self.expiries.clear();
         self.subscriptions.clear();
     }
 
     /// It says goodbye, and reads on until the server has ended the connection.
     pub(crate) fn close(&mut self) {
         if matches!(self.phase, Phase::Connecting | Phase::Online) {
-            self.say_close(Some(1000));
+            self.send_close(Some(1000));
             self.phase = Phase::Closing;
         }
     }
 
-    fn say_close(&mut self, code: Option<u16>) {
-        match self.carrier {
-            Carrier::WebSocket => wire::close(&mut self.out, code),
+    fn send_close(&mut self, code: Option<u16>) {
+        match self.transport {
+            ClientTransport::WebSocket => wire::close(&mut self.out, code),
             // It has no words for that. What it is told then it does not hear any more.
-            Carrier::Lines | Carrier::Events => self.is_over = true,
+            ClientTransport::Lines | ClientTransport::Events => self.is_over = true,
         }
     }
 
     /// What the server sent.
     pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger, setup: &Setup) -> Check {
-        if self.carrier != Carrier::WebSocket {
-            let form = self.carrier.form(self.encoding);
+        if self.transport != ClientTransport::WebSocket {
+            let form = self.transport.form(self.encoding);
             for part in self.response.read(&bytes, form)? {
                 match part {
-                    Part::Status(200) => {}
-                    Part::Status(status) => self.refused(status, ledger)?,
-                    Part::Message(line, id) => {
+                    ResponsePart::Status(200) => {}
+                    ResponsePart::Status(status) => self.refused(status, ledger)?,
+                    ResponsePart::Message(line, id) => {
                         promise!(id.is_none(), "ids come where they are asked for", "{line}");
                         self.line(&line, ledger, setup)?;
                     }
-                    Part::End => {
+                    ResponsePart::End => {
                         promise!(
                             self.phase == Phase::Closing,
                             "sessions end with a Close",
@@ -235,11 +235,11 @@ impl Client {
         }
         for said in self.reader.read(bytes)? {
             match said {
-                Said::Status(101) => self.ask_to_connect(ledger),
-                Said::Status(status) => self.refused(status, ledger)?,
-                Said::Ping(data) => wire::pong(&mut self.out, &data),
-                Said::Close(code, reason) => self.closed(code, &reason, ledger)?,
-                Said::Line(line) => self.line(&line, ledger, setup)?,
+                ServerFrame::Status(101) => self.ask_to_connect(ledger),
+                ServerFrame::Status(status) => self.refused(status, ledger)?,
+                ServerFrame::Ping(data) => wire::pong(&mut self.out, &data),
+                ServerFrame::Close(code, reason) => self.closed(code, &reason, ledger)?,
+                ServerFrame::Line(line) => self.line(&line, ledger, setup)?,
             }
         }
         Ok(())
@@ -247,7 +247,7 @@ impl Client {
 
     fn refused(&mut self, status: u16, ledger: &mut Ledger) -> Check {
         match status {
-            503 if self.parting.is_some() => ledger.seen.note(Event::RefusedInDrain),
+            503 if self.drain_code.is_some() => ledger.seen.note(CoverageEvent::RefusedInDrain),
             // It was too slow.
             408 => {}
             _ => promise!(false, "handshakes succeed", "{status}"),
@@ -263,21 +263,21 @@ impl Client {
         // Slow, no pong, stale (without a connect command), disconnected by the back end; or the answer to its own.
         let is_fair = matches!(code, Some(3008 | 3012 | 3502 | 3503))
             || self.phase == Phase::Closing
-            || code.is_some() && code == self.parting
+            || code.is_some() && code == self.drain_code
             || self.is_ended_by(code, ledger.now_ms);
         promise!(is_fair, "sessions end for a reason", "{code:?} {reason}");
-        if code.is_some() && code == self.parting {
-            self.has_parted = true;
-            ledger.seen.note(Event::Parted);
+        if code.is_some() && code == self.drain_code {
+            self.has_drained = true;
+            ledger.seen.note(CoverageEvent::Parted);
         }
         match code {
-            Some(3008) => ledger.seen.note(Event::Slow),
-            Some(3012) => ledger.seen.note(Event::Silent),
-            Some(3503) => ledger.seen.note(Event::Kicked),
+            Some(3008) => ledger.seen.note(CoverageEvent::Slow),
+            Some(3012) => ledger.seen.note(CoverageEvent::Silent),
+            Some(3503) => ledger.seen.note(CoverageEvent::Kicked),
             _ => {}
         }
         if self.phase != Phase::Closing {
-            if self.carrier == Carrier::WebSocket {
+            if self.transport == ClientTransport::WebSocket {
                 wire::close(&mut self.out, code);
             }
             self.phase = Phase::Closing;
@@ -288,7 +288,7 @@ impl Client {
     fn line(&mut self, line: &Value, ledger: &mut Ledger, setup: &Setup) -> Check {
         let object = line.as_object();
         if object.is_some_and(serde_json::Map::is_empty) {
-            self.say(json!({}));
+            self.send_command(json!({}));
             return Ok(());
         }
         if let Some(push) = line.get("push") {
@@ -302,7 +302,7 @@ impl Client {
     fn push(&mut self, push: &Value, ledger: &mut Ledger) -> Check {
         if let Some(end) = push.get("disconnect") {
             promise!(
-                self.carrier != Carrier::WebSocket,
+                self.transport != ClientTransport::WebSocket,
                 "pushes are known",
                 "{push}"
             );
@@ -328,13 +328,13 @@ impl Client {
                 .trace
                 .note(&[self.number as u64, channel as u64, number, offset]);
             ledger.seen.note(match self.encoding {
-                Encoding::Json => Event::Heard,
-                Encoding::Protobuf => Event::HeardInBinary,
+                Encoding::Json => CoverageEvent::Heard,
+                Encoding::Protobuf => CoverageEvent::HeardInBinary,
             });
             if CHANNELS[channel].kind == Kind::Wild {
-                ledger.seen.note(Event::Overheard);
+                ledger.seen.note(CoverageEvent::Overheard);
                 let named = publication["channel"].as_str();
-                return subscription.overheard(of, number, named, self.life, ledger);
+                return subscription.wildcard_published(of, number, named, self.life, ledger);
             }
             promise!(
                 of == channel,
@@ -342,8 +342,8 @@ impl Client {
                 "{push}"
             );
             subscription.published(number, offset, self.life, ledger)?;
-            if CHANNELS[channel].kind.remembers() {
-                self.places.insert(channel, subscription.place);
+            if CHANNELS[channel].kind.has_history() {
+                self.positions.insert(channel, subscription.place);
             }
             return Ok(());
         }
@@ -353,7 +353,7 @@ impl Client {
         for (event, is_in) in [("join", true), ("leave", false)] {
             if let Some(client) = push[event]["info"]["client"].as_str() {
                 ledger.trace.note_text(client);
-                ledger.seen.note(Event::Moved);
+                ledger.seen.note(CoverageEvent::Moved);
                 return subscription.moved(client, is_in);
             }
         }

@@ -4,11 +4,11 @@ use std::fmt;
 
 use crate::action::{Action, actions};
 use crate::failure::{Failure, promise};
-use crate::glue::Begin;
 use crate::report::ACTIONS;
 use crate::run::run_on;
 use crate::setup::Setup;
-use crate::worker;
+use crate::simulated_driver;
+use crate::worker_driver::StartWorkers;
 
 /// Lines of what both did that are shown before the first that differs, and from it on.
 const BEFORE: usize = 3;
@@ -40,12 +40,12 @@ pub struct Difference {
 ///
 /// # Panics
 /// The world breaks a promise on the simulator's own glue.
-pub fn compare(seed: u64, begin: Begin) -> Result<u64, Box<Difference>> {
+pub fn compare(seed: u64, begin: StartWorkers) -> Result<u64, Box<Difference>> {
     let setup = Setup::new(seed);
     let all = actions(&setup, ACTIONS);
     let mut hashes = Vec::with_capacity(ACTIONS + 2);
     let mut compared = 0;
-    let own = run_on(worker::begin, &setup, &all, &mut |_, trace| {
+    let own = run_on(simulated_driver::begin, &setup, &all, &mut |_, trace| {
         hashes.push(trace.hash());
         compared = trace.outputs();
         Ok(())
@@ -70,7 +70,7 @@ pub fn compare(seed: u64, begin: Begin) -> Result<u64, Box<Difference>> {
     let Err(broken) = other else {
         return Ok(compared);
     };
-    let outputs = [worker::begin, begin].map(|begin| outputs(begin, &setup, &all, step));
+    let outputs = [simulated_driver::begin, begin].map(|begin| outputs(begin, &setup, &all, step));
     let is_broken = broken.failure.name != "both do the same";
     Err(Box::new(Difference {
         seed,
@@ -85,7 +85,7 @@ pub fn compare(seed: u64, begin: Begin) -> Result<u64, Box<Difference>> {
 }
 
 /// What comes out of workers in a step.
-fn outputs(begin: Begin, setup: &Setup, actions: &[Action], step: usize) -> Vec<String> {
+fn outputs(begin: StartWorkers, setup: &Setup, actions: &[Action], step: usize) -> Vec<String> {
     let mut outputs = Vec::new();
     // A step that breaks a promise has no end.
     let _ = run_on(begin, setup, actions, &mut |before, trace| {
@@ -135,32 +135,32 @@ fn shortened(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use veche_frontends::{Now, Shared};
+    use veche_frontends::{Context, Now};
     use veche_hub::ConnectionId;
     use veche_worker::TurnState;
 
     use super::*;
     use crate::apps::BackEndApp;
-    use crate::glue::{Arrival, Conditions, Glue, Output, Turn};
+    use crate::worker_driver::{Conditions, TransportInput, TurnInput, WorkerDriver, WorkerOutput};
 
     /// A glue that loses what the peer sends in the twentieth piece of a worker.
     struct Lossy {
-        own: Box<dyn Glue>,
+        own: Box<dyn WorkerDriver>,
         pieces: u32,
     }
 
-    fn lossy(all: Vec<Shared>, conditions: &Conditions) -> Vec<Box<dyn Glue>> {
-        let lossy = |own| Box::new(Lossy { own, pieces: 0 }) as Box<dyn Glue>;
-        let own = worker::begin(all, conditions);
+    fn lossy(all: Vec<Context>, conditions: &Conditions) -> Vec<Box<dyn WorkerDriver>> {
+        let lossy = |own| Box::new(Lossy { own, pieces: 0 }) as Box<dyn WorkerDriver>;
+        let own = simulated_driver::begin(all, conditions);
         own.into_iter().map(lossy).collect()
     }
 
-    impl Glue for Lossy {
-        fn shared(&self) -> &Shared {
+    impl WorkerDriver for Lossy {
+        fn shared(&self) -> &Context {
             self.own.shared()
         }
 
-        fn shared_mut(&mut self) -> &mut Shared {
+        fn shared_mut(&mut self) -> &mut Context {
             self.own.shared_mut()
         }
 
@@ -168,7 +168,7 @@ mod tests {
             self.own.connections()
         }
 
-        fn with_back_end(&mut self, call: &mut dyn FnMut(&mut BackEndApp, &mut Shared)) {
+        fn with_back_end(&mut self, call: &mut dyn FnMut(&mut BackEndApp, &mut Context)) {
             self.own.with_back_end(call);
         }
 
@@ -177,13 +177,19 @@ mod tests {
             listener: u16,
             room: usize,
             now: Now,
-            out: &mut Vec<Output>,
+            out: &mut Vec<WorkerOutput>,
         ) -> ConnectionId {
             self.own.accept(listener, room, now, out)
         }
 
-        fn arrive(&mut self, id: ConnectionId, arrival: Arrival, now: Now, out: &mut Vec<Output>) {
-            self.pieces += u32::from(matches!(arrival, Arrival::Bytes(_)));
+        fn arrive(
+            &mut self,
+            id: ConnectionId,
+            arrival: TransportInput,
+            now: Now,
+            out: &mut Vec<WorkerOutput>,
+        ) {
+            self.pieces += u32::from(matches!(arrival, TransportInput::Bytes(_)));
             if self.pieces != 20 {
                 self.own.arrive(id, arrival, now, out);
             }
@@ -193,14 +199,14 @@ mod tests {
             self.own.receives(id)
         }
 
-        fn turn(&mut self, turn: Turn, out: &mut Vec<Output>) -> TurnState {
+        fn turn(&mut self, turn: TurnInput, out: &mut Vec<WorkerOutput>) -> TurnState {
             self.own.turn(turn, out)
         }
     }
 
     #[test]
     fn a_glue_is_like_itself_and_one_that_loses_something_is_not() {
-        assert!(compare(1, worker::begin).is_ok_and(|compared| compared > 1000));
+        assert!(compare(1, simulated_driver::begin).is_ok_and(|compared| compared > 1000));
         let Err(difference) = compare(1, lossy) else {
             panic!("it is not noticed");
         };

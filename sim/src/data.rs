@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_changed_on_the_way_shows() {
+    fn corrupted_data_is_noticed() {
         let sent = data(3, 41, 50);
         assert_eq!(number_in(&sent), Ok((3, 41)));
         assert_eq!(number_in_text(&sent.to_string()), Ok((3, 41)));

@@ -4,23 +4,23 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use veche_frontends::{AppId, Caller, Dial, Terms};
+use veche_frontends::{AppId, ClientOptions, DialCommand, DialId};
 use veche_hub::ConnectionId;
-use veche_proto::http::{Limits as HeadLimits, parse_head};
+use veche_proto::http::{HeadLimits, parse_head};
 use veche_proto::websocket::{
-    Codecs, Decoder, Event as Frame, Limits, MessageKind, Opcode, Role, encode_close,
+    Codecs, Decoder, FrameEvent as Frame, MessageKind, MessageLimits, Opcode, Role, encode_close,
     encode_control, encode_message, handshake,
 };
 
 use crate::Failure;
-use crate::apps::{Told, Wanted};
+use crate::apps::{DialEvent, DialRequest};
+use crate::coverage::CoverageEvent;
 use crate::failure::{Check, promise};
 use crate::network::LinkId;
 use crate::peers::DIALED;
-use crate::seen::Event;
 use crate::world::World;
 
-const LIMITS: Limits = Limits {
+const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 64 << 10,
     fragments_max: 16,
     inflate_ratio_max: 0,
@@ -171,7 +171,7 @@ impl World {
             return;
         }
         let token = self.peers.dials.all.len() as u64;
-        let caller = Caller {
+        let caller = DialId {
             app: AppId(0),
             token,
         };
@@ -184,7 +184,7 @@ impl World {
         };
         let ip = (token as u32).to_be_bytes();
         let to = SocketAddr::from((ip, port));
-        let dial = Dial {
+        let dial = DialCommand {
             caller,
             authority: "other.test".to_owned(),
             target: "/".to_owned(),
@@ -192,13 +192,13 @@ impl World {
             headers: Vec::new(),
             compresses: false,
             timeout_ms: DIAL_TIMEOUT_MS,
-            terms: Terms {
+            options: ClientOptions {
                 message_limits: LIMITS,
                 ping_interval_ms: PING_INTERVAL_MS,
                 pong_timeout_ms: PONG_TIMEOUT_MS,
             },
         };
-        self.process.workers[worker].dial(Wanted { dial, to });
+        self.process.workers[worker].dial(DialRequest { dial, to });
     }
 
     /// A connection is being opened to a server, which is there.
@@ -215,7 +215,7 @@ impl World {
     }
 
     /// A server says something on a connection that was dialed, or closes it.
-    pub(crate) fn say(&mut self, number: usize, closes: bool) {
+    pub(crate) fn server_send(&mut self, number: usize, closes: bool) {
         let servers = &mut self.peers.dials.servers;
         let Some(place) = number.checked_rem(servers.len()) else {
             return;
@@ -245,7 +245,7 @@ impl World {
             return Ok(());
         };
         if server.received(bytes)? {
-            self.ledger.seen.note(Event::Echoed);
+            self.ledger.seen.note(CoverageEvent::Echoed);
         }
         let is_over = server.is_over;
         let link = server.link;
@@ -260,15 +260,14 @@ impl World {
     pub(crate) fn take_dialed(&mut self, worker: usize) -> Check {
         for why in self.process.workers[worker].take_reasons() {
             self.ledger.trace.note_text(&why);
-            self.ledger.trace.say(&why);
+            self.ledger.trace.count_output(&why);
         }
         for (token, told) in self.process.workers[worker].take_dialed() {
             let before = self.peers.dials.all.get(&token).copied();
             let after = match (before, told) {
-                (Some(State::Begun), Told::Opened) => Some(State::Open),
-                (Some(State::Begun), Told::Failed) | (Some(State::Open), Told::Closed) => {
-                    Some(State::Over)
-                }
+                (Some(State::Begun), DialEvent::Opened) => Some(State::Open),
+                (Some(State::Begun), DialEvent::Failed)
+                | (Some(State::Open), DialEvent::Closed) => Some(State::Over),
                 _ => None,
             };
             promise!(
@@ -277,9 +276,9 @@ impl World {
                 "{told:?} of {token}, which is {before:?}"
             );
             self.ledger.seen.note(match told {
-                Told::Opened => Event::DialedOpen,
-                Told::Failed => Event::DialFailed,
-                Told::Closed => Event::DialedClosed,
+                DialEvent::Opened => CoverageEvent::DialedOpen,
+                DialEvent::Failed => CoverageEvent::DialFailed,
+                DialEvent::Closed => CoverageEvent::DialedClosed,
             });
             self.ledger.trace.note(&[token, told as u64]);
             self.peers

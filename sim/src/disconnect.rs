@@ -1,12 +1,14 @@
 //! The back end disconnects a user: the answer comes when that is done.
 
-use veche_hub::{Answer, ConnectionId, Deed, Instructed, Instruction, Outcome, Ticket};
+use veche_hub::{
+    CommandDispatch, ConnectionId, HubReply, RequestOutcome, Ticket, UserAction, UserCommand,
+};
 
 use crate::apps::BACK_END;
-use crate::back_end::Asked;
+use crate::back_end::BackEndRequest;
 use crate::channels::{self, CHANNELS};
+use crate::coverage::CoverageEvent;
 use crate::failure::{Check, promise};
-use crate::seen::Event;
 use crate::world::World;
 
 /// A call that has not been answered, as the API counts it.
@@ -29,25 +31,25 @@ impl World {
             let sessions = worker.shared().hub.sessions_of_user(user);
             meant.extend(sessions.map(|id| (place, id)));
         }
-        let ticket = self.ticket(Asked::Disconnect(Disconnect {
+        let ticket = self.ticket(BackEndRequest::Disconnect(Disconnect {
             meant,
             open: 0,
             is_counted: false,
         }));
-        let deed = Deed::Disconnect {
+        let deed = UserAction::Disconnect {
             code: 3503,
             reason: "go".into(),
         };
         let now = self.now();
         let shared = self.process.workers[worker].shared_mut();
         shared.set_now(now);
-        let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+        let (hub, ports) = (&mut shared.hub, &mut shared.requests);
         let from = Some((BACK_END, ticket));
-        match hub.instruct(from, user, Instruction::to_all(deed), ports) {
-            Ok(Outcome::Done(instructed)) => {
-                self.disconnect_answered(ticket, &Answer::Instructed(instructed))
+        match hub.send_user_command(from, user, UserCommand::to_all(deed), ports) {
+            Ok(RequestOutcome::Done(instructed)) => {
+                self.disconnect_answered(ticket, &HubReply::CommandDispatched(instructed))
             }
-            Ok(Outcome::Pending) => Ok(()),
+            Ok(RequestOutcome::Pending) => Ok(()),
             Err(error) => {
                 promise!(false, "users can be disconnected", "{error}");
                 Ok(())
@@ -56,22 +58,27 @@ impl World {
     }
 
     /// One of the answers to such a call has come.
-    pub(crate) fn disconnect_answered(&mut self, ticket: Ticket, answer: &Answer) -> Check {
-        let Some(Asked::Disconnect(call)) = self.back_end.asked.get_mut(ticket.0 as usize) else {
+    pub(crate) fn disconnect_answered(&mut self, ticket: Ticket, answer: &HubReply) -> Check {
+        let Some(BackEndRequest::Disconnect(call)) =
+            self.back_end.requests.get_mut(ticket.0 as usize)
+        else {
             return Ok(());
         };
         match answer {
-            Answer::Instructed(Instructed { open, .. }) => {
+            HubReply::CommandDispatched(CommandDispatch {
+                pending_acknowledgements: open,
+                ..
+            }) => {
                 call.open += i64::from(*open);
                 call.is_counted = true;
             }
-            Answer::Settled => call.open -= 1,
+            HubReply::CommandAcknowledged => call.open -= 1,
             answer => promise!(false, "answers are to what was asked", "{answer:?}"),
         }
         if !call.is_counted || call.open != 0 {
             return Ok(());
         }
-        self.ledger.seen.note(Event::KickAnswered);
+        self.ledger.seen.note(CoverageEvent::KickAnswered);
         for (worker, id) in std::mem::take(&mut call.meant) {
             let hub = &self.process.workers[worker].shared().hub;
             let channels: Vec<_> = hub.channels_of(id).collect();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use veche_hub::{Append, Batch, Epoch, Publication, Restored, Version};
+use veche_hub::{Epoch, LogBatch, LogRecord, Publication, RestoredStream, Version};
 
 use crate::failure::{Check, promise};
 
@@ -11,19 +11,19 @@ use crate::failure::{Check, promise};
 #[derive(Default)]
 pub(crate) struct Disk {
     logs: Vec<Log>,
-    streams: BTreeMap<String, Kept>,
+    streams: BTreeMap<String, DiskStream>,
 }
 
 #[derive(Default)]
 struct Log {
     /// Handed over, and lost by a crash.
-    queued: VecDeque<Batch>,
+    queued: VecDeque<LogBatch>,
     /// Number of the last batch that no crash takes back, and what the hub knows of that.
     committed: u64,
     told: u64,
 }
 
-struct Kept {
+struct DiskStream {
     epoch: Epoch,
     top: u64,
     version: Option<Version>,
@@ -37,7 +37,7 @@ impl Disk {
     }
 
     /// A worker hands over what its turn has brought.
-    pub(crate) fn take(&mut self, worker: usize, batch: Batch) -> Check {
+    pub(crate) fn take(&mut self, worker: usize, batch: LogBatch) -> Check {
         let log = &mut self.logs[worker];
         let last = log.queued.back().map_or(log.committed, |last| last.number);
         let number = batch.number;
@@ -57,14 +57,14 @@ impl Disk {
             return Ok(false);
         };
         log.committed = batch.number;
-        for append in batch.appends {
+        for append in batch.records {
             self.apply(append)?;
         }
         Ok(true)
     }
 
     /// How far a worker's log has come, if its hub does not know that yet.
-    pub(crate) fn news(&mut self, worker: usize) -> Option<u64> {
+    pub(crate) fn take_durable(&mut self, worker: usize) -> Option<u64> {
         let log = self.logs.get_mut(worker)?;
         let has_news = log.told < log.committed;
         log.told = log.committed;
@@ -72,8 +72,8 @@ impl Disk {
     }
 
     /// All there is, for a process that begins.
-    pub(crate) fn restored(&self) -> impl Iterator<Item = Restored> {
-        self.streams.iter().map(|(channel, kept)| Restored {
+    pub(crate) fn restored(&self) -> impl Iterator<Item = RestoredStream> {
+        self.streams.iter().map(|(channel, kept)| RestoredStream {
             channel: Arc::from(channel.as_str()),
             epoch: kept.epoch,
             top: kept.top,
@@ -83,10 +83,10 @@ impl Disk {
     }
 
     /// The rules of an archive's records, but that nothing is ignored: hubs don't say what is not so.
-    fn apply(&mut self, append: Append) -> Check {
+    fn apply(&mut self, append: LogRecord) -> Check {
         match append {
-            Append::Opened { channel, epoch, .. } => {
-                let kept = Kept {
+            LogRecord::Opened { channel, epoch, .. } => {
+                let kept = DiskStream {
                     epoch,
                     top: 0,
                     version: None,
@@ -94,7 +94,7 @@ impl Disk {
                 };
                 self.streams.insert(channel.to_string(), kept);
             }
-            Append::Published {
+            LogRecord::Published {
                 channel,
                 publication,
                 version,
@@ -117,7 +117,7 @@ impl Disk {
                 }
                 kept.publications.insert(position.offset, publication);
             }
-            Append::Trimmed { channel, below } => {
+            LogRecord::Trimmed { channel, below } => {
                 let kept = self.streams.get_mut(&*channel);
                 promise!(
                     kept.is_some(),
@@ -128,7 +128,7 @@ impl Disk {
                     kept.publications = kept.publications.split_off(&below);
                 }
             }
-            Append::Dropped { channel } => {
+            LogRecord::Dropped { channel } => {
                 let kept = self.streams.remove(&*channel);
                 promise!(
                     kept.is_some(),

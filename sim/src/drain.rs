@@ -3,20 +3,20 @@
 
 use std::collections::BTreeSet;
 
-use veche_frontends::Parting;
+use veche_frontends::ShutdownReason;
 
-use crate::carrier::Carrier;
+use crate::client_transport::ClientTransport;
+use crate::coverage::CoverageEvent;
 use crate::failure::{Check, promise};
 use crate::network::Link;
 use crate::phase::Phase;
-use crate::seen::Event;
 use crate::world::World;
 
 /// The code of Centrifugo's protocol for a server that goes away, whatever comes after it.
 const SHUTDOWN: u16 = 3001;
 
 /// Clients are told within so many tenths of the time; the rest is for closing handshakes.
-const TELLING_TENTHS: u64 = 8;
+const NOTIFY_TENTHS: u64 = 8;
 
 /// In how many steps the time of a drain passes when a world waits for its end.
 const STEPS: u64 = 10;
@@ -41,8 +41,8 @@ impl World {
             return Ok(());
         }
         let parting = match is_replaced {
-            true => Parting::Replaced,
-            false => Parting::Stopping,
+            true => ShutdownReason::Replaced,
+            false => ShutdownReason::Stopping,
         };
         let workers = &mut self.process.workers;
         let worker_of = |link: &Link| link.server.map(|(worker, _)| worker);
@@ -50,9 +50,9 @@ impl World {
         for (number, client) in self.peers.clients.iter_mut().enumerate() {
             let link = client.link.and_then(|id| self.network.links.get(&id));
             if let Some(worker) = link.and_then(worker_of) {
-                client.parting = Some(SHUTDOWN);
+                client.drain_code = Some(SHUTDOWN);
                 // A response that opens in a drain is told at once.
-                if client.carrier == Carrier::WebSocket || client.phase == Phase::Online {
+                if client.transport == ClientTransport::WebSocket || client.phase == Phase::Online {
                     clients.push((number, worker));
                 }
             }
@@ -60,7 +60,7 @@ impl World {
         for listener in &mut self.peers.listeners {
             let link = listener.link.and_then(|id| self.network.links.get(&id));
             if link.and_then(worker_of).is_some() {
-                listener.parting = Some(parting.words().0);
+                listener.parting = Some(parting.close_code_and_reason().0);
             }
         }
         for one in &mut self.peers.one_ways {
@@ -111,8 +111,8 @@ impl World {
             return Ok(());
         };
         let elapsed_ms = self.now_ms - drain.began_ms;
-        let telling_ms = drain.within_ms * TELLING_TENTHS / 10;
-        let is_told = |client: &usize| self.peers.clients[*client].has_parted;
+        let telling_ms = drain.within_ms * NOTIFY_TENTHS / 10;
+        let is_told = |client: &usize| self.peers.clients[*client].has_drained;
         let has_stopped = drain.stopped.len() == self.process.workers.len();
         for (worker, places) in drain.places.iter().enumerate() {
             let its = drain.clients.iter().filter(|(_, of)| *of == worker);
@@ -145,10 +145,10 @@ impl World {
         let step_ms = end_ms.saturating_sub(self.now_ms) / STEPS;
         for _ in 0..STEPS {
             self.rest()?;
-            self.pass(step_ms);
+            self.advance_time(step_ms);
             self.check_drain()?;
         }
-        self.pass(end_ms.saturating_sub(self.now_ms));
+        self.advance_time(end_ms.saturating_sub(self.now_ms));
         self.check_drain()
     }
 
@@ -163,7 +163,7 @@ impl World {
                 link.client
             );
         }
-        self.ledger.seen.note(Event::Drained);
+        self.ledger.seen.note(CoverageEvent::Drained);
         self.check_decisions(false)?;
         self.check_dials(false)?;
         let salt = self.drain.take().map_or(0, |drain| drain.salt);

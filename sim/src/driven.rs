@@ -1,19 +1,19 @@
 //! A worker of a process, on whatever drives it, and whether its next turn has begun for a reason.
 
-use veche_frontends::hooks::{Decider, Question, QuestionId, Verdict};
-use veche_frontends::{Now, Parting, Shared};
-use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_frontends::hooks::{HookDecision, HookRequest, HookRequestId, HookTarget};
+use veche_frontends::{Context, Now, ShutdownReason};
+use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_worker::TurnState;
 
-use crate::apps::{BackEndApp, Told, Wanted};
-use crate::fate::Asked;
-use crate::glue::{Arrival, Glue, Letter, Output, Turn};
+use crate::apps::{BackEndApp, DialEvent, DialRequest};
+use crate::hook_outcome::AppRequest;
+use crate::worker_driver::{LaneMail, TransportInput, TurnInput, WorkerDriver, WorkerOutput};
 
 /// A worker that wants its next turn within so many milliseconds has something to try.
 const SOON_MS: u64 = 20;
 
-pub(crate) struct Driven {
-    glue: Box<dyn Glue>,
+pub(crate) struct DrivenWorker {
+    driver: Box<dyn WorkerDriver>,
     /// Something has come that begins a turn.
     is_woken: bool,
     /// When the next turn begins if nothing comes; `u64::MAX`: it does not.
@@ -21,16 +21,16 @@ pub(crate) struct Driven {
     /// How many connections it had at most.
     places: usize,
     /// What was decided, for its next turn.
-    verdicts: Vec<(ConnectionId, QuestionId, Verdict)>,
+    verdicts: Vec<(ConnectionId, HookRequestId, HookDecision)>,
     /// What the back end is to decide.
-    asked: Vec<Asked>,
+    asked: Vec<AppRequest>,
     /// What the control side has told it, for its next turn.
-    orders: Vec<Letter>,
+    orders: Vec<LaneMail>,
 }
 
 /// What a turn has come to.
-pub(crate) struct Turned {
-    pub(crate) outputs: Vec<Output>,
+pub(crate) struct TurnResult {
+    pub(crate) outputs: Vec<WorkerOutput>,
     pub(crate) state: TurnState,
     /// Anything has happened, or will at once.
     pub(crate) moved: bool,
@@ -38,10 +38,10 @@ pub(crate) struct Turned {
     pub(crate) is_unasked: bool,
 }
 
-impl Driven {
-    pub(crate) fn new(glue: Box<dyn Glue>) -> Self {
+impl DrivenWorker {
+    pub(crate) fn new(glue: Box<dyn WorkerDriver>) -> Self {
         Self {
-            glue,
+            driver: glue,
             is_woken: true,
             due_ms: 0,
             places: 0,
@@ -51,17 +51,17 @@ impl Driven {
         }
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
-        self.glue.shared()
+    pub(crate) fn shared(&self) -> &Context {
+        self.driver.shared()
     }
 
-    pub(crate) fn shared_mut(&mut self) -> &mut Shared {
+    pub(crate) fn shared_mut(&mut self) -> &mut Context {
         self.is_woken = true;
-        self.glue.shared_mut()
+        self.driver.shared_mut()
     }
 
     pub(crate) fn connections(&self) -> usize {
-        self.glue.connections()
+        self.driver.connections()
     }
 
     /// How many connections it had at most.
@@ -79,10 +79,10 @@ impl Driven {
         listener: u16,
         room: usize,
         now: Now,
-        out: &mut Vec<Output>,
+        out: &mut Vec<WorkerOutput>,
     ) -> ConnectionId {
         self.is_woken = true;
-        let id = self.glue.accept(listener, room, now, out);
+        let id = self.driver.accept(listener, room, now, out);
         self.note_place(id);
         id
     }
@@ -90,54 +90,56 @@ impl Driven {
     pub(crate) fn arrive(
         &mut self,
         id: ConnectionId,
-        arrival: Arrival,
+        arrival: TransportInput,
         now: Now,
-        out: &mut Vec<Output>,
+        out: &mut Vec<WorkerOutput>,
     ) {
         let before = out.len();
-        self.glue.arrive(id, arrival, now, out);
+        self.driver.arrive(id, arrival, now, out);
         self.is_woken |= out.len() > before;
     }
 
     pub(crate) fn receives(&self, id: ConnectionId) -> bool {
-        self.glue.receives(id)
+        self.driver.receives(id)
     }
 
     pub(crate) fn turn(
         &mut self,
         now: Now,
         unfinished: Vec<u32>,
-        mut letters: Vec<Vec<Letter>>,
+        mut letters: Vec<Vec<LaneMail>>,
         durable: Option<u64>,
-    ) -> Turned {
+    ) -> TurnResult {
         letters.push(std::mem::take(&mut self.orders));
-        let known = self.shared().ports.post.lanes.iter();
+        let known = self.shared().requests.mailer.lanes.iter();
         let has_credit = known
             .zip(&unfinished)
             .any(|(lane, unfinished)| lane.unfinished != *unfinished);
         let has_come = durable.is_some() || letters.iter().any(|lane| !lane.is_empty());
-        let turn = Turn {
+        let turn = TurnInput {
             now,
             unfinished,
-            letters,
+            mail: letters,
             durable,
             verdicts: std::mem::take(&mut self.verdicts),
         };
         let is_due = self.due_ms <= now.mono_ms || !turn.verdicts.is_empty();
         let mut outputs = Vec::new();
-        let state = self.glue.turn(turn, &mut outputs);
-        let is_told = outputs.iter().any(|one| matches!(one, Output::Told(..)));
+        let state = self.driver.turn(turn, &mut outputs);
+        let is_told = outputs
+            .iter()
+            .any(|one| matches!(one, WorkerOutput::Event(..)));
         let is_woken = std::mem::take(&mut self.is_woken);
         let is_woken = is_woken || is_due || has_come || has_credit || is_told;
         // A batch of what nobody waits for may wait for any turn.
-        let has_left = outputs.iter().any(Output::leaves);
+        let has_left = outputs.iter().any(WorkerOutput::leaves);
         self.due_ms = match state {
             TurnState::Busy => now.mono_ms,
             // What waits for credit or for a log is tried again.
             TurnState::Idle(Some(due_ms)) if due_ms <= SOON_MS => now.mono_ms,
             TurnState::Idle(due_ms) => due_ms.map_or(u64::MAX, |due_ms| now.mono_ms + due_ms),
         };
-        Turned {
+        TurnResult {
             // The first output says that the turn begins.
             moved: has_come || outputs.len() > 1 || state == TurnState::Busy,
             is_unasked: has_left && !is_woken,
@@ -148,24 +150,24 @@ impl Driven {
 
     fn with_back_end<R>(&mut self, mut call: impl FnMut(&mut BackEndApp) -> R) -> Option<R> {
         let mut result = None;
-        self.glue
+        self.driver
             .with_back_end(&mut |back_end, _| result = Some(call(back_end)));
         result
     }
 
     /// Takes what the back end was answered.
-    pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Answer)> {
+    pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, HubReply)> {
         self.with_back_end(BackEndApp::take_answers)
             .unwrap_or_default()
     }
 
     /// A session asks the back end.
-    pub(crate) fn asks(&mut self, question: Question) {
+    pub(crate) fn ask_back_end(&mut self, question: HookRequest) {
         self.asked.push((question, None));
     }
 
     /// Takes what sessions have asked.
-    pub(crate) fn take_questions(&mut self) -> Vec<Asked> {
+    pub(crate) fn take_questions(&mut self) -> Vec<AppRequest> {
         let mut all = std::mem::take(&mut self.asked);
         all.extend(
             self.with_back_end(BackEndApp::take_questions)
@@ -175,33 +177,41 @@ impl Driven {
     }
 
     /// A question is decided on.
-    pub(crate) fn decided(&mut self, question: &Question, verdict: Verdict, now: Now) {
+    pub(crate) fn deliver_decision(
+        &mut self,
+        question: &HookRequest,
+        verdict: HookDecision,
+        now: Now,
+    ) {
         let (session, id) = (question.session, question.id);
-        match question.decider {
-            Decider::BackEnd(_) => self.verdicts.push((session, id, verdict)),
-            Decider::App { .. } => {
+        match question.target {
+            HookTarget::BackEnd(_) => self.verdicts.push((session, id, verdict)),
+            HookTarget::App { .. } => {
                 let shared = self.shared_mut();
                 shared.set_now(now);
-                shared.ports.verdicts.push_back((session, id, verdict));
+                shared
+                    .requests
+                    .hook_decisions
+                    .push_back((session, id, verdict));
             }
         }
     }
 
     /// The control side says that the process goes away.
-    pub(crate) fn drain(&mut self, within_ms: u64, parting: Parting) {
-        self.orders.push(Letter::Drain(within_ms, parting));
+    pub(crate) fn drain(&mut self, within_ms: u64, parting: ShutdownReason) {
+        self.orders.push(LaneMail::Drain(within_ms, parting));
     }
 
     /// Its application wants a connection to another server.
-    pub(crate) fn dial(&mut self, wanted: Wanted) {
+    pub(crate) fn dial(&mut self, wanted: DialRequest) {
         self.is_woken = true;
         let mut wanted = Some(wanted);
-        self.with_back_end(|back_end| back_end.want(wanted.take()));
+        self.with_back_end(|back_end| back_end.request_dial(wanted.take()));
     }
 
     /// Takes what applications were told of connections that they have dialed.
-    pub(crate) fn take_dialed(&mut self) -> Vec<(u64, Told)> {
-        self.with_back_end(BackEndApp::take_dialed)
+    pub(crate) fn take_dialed(&mut self) -> Vec<(u64, DialEvent)> {
+        self.with_back_end(BackEndApp::take_dial_events)
             .unwrap_or_default()
     }
 

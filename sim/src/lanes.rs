@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::ops::AddAssign;
 
 use fastrand::Rng;
-use veche_nodes::{Arrival, Envelope, Followed, NodeId, Numbers};
+use veche_nodes::{Envelope, NodeId, SequenceCheck, SequenceTracker, Sequencer};
 use veche_types::WorkerId;
 use veche_worker::WorkerMessage;
 
-use crate::glue::{Letter, Message};
-use crate::watch::Watch;
+use crate::fairness::FairnessCheck;
+use crate::worker_driver::{LaneMail, Message};
 
 /// All lanes, each from one worker to another.
 pub(crate) struct Lanes {
@@ -20,14 +20,14 @@ pub(crate) struct Lanes {
     /// By worker: so many messages are there to be taken, and all others are late.
     due: Vec<usize>,
     /// In which order publications are served, where that is looked at.
-    pub(crate) watch: Option<Watch>,
+    pub(crate) watch: Option<FairnessCheck>,
     /// How many have travelled as bytes.
-    as_bytes: AsBytes,
+    as_bytes: SerializedCounts,
 }
 
 /// Messages that have travelled as bytes, by their kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AsBytes {
+pub struct SerializedCounts {
     /// Instructions.
     pub instructions: u64,
     /// Commands for responses.
@@ -36,7 +36,7 @@ pub struct AsBytes {
     pub questions: u64,
 }
 
-impl AddAssign for AsBytes {
+impl AddAssign for SerializedCounts {
     fn add_assign(&mut self, more: Self) {
         self.instructions += more.instructions;
         self.relays += more.relays;
@@ -45,21 +45,21 @@ impl AddAssign for AsBytes {
 }
 
 /// A message on its way.
-enum Carried {
+enum LaneMessage {
     Value(Message),
     Bytes(Vec<u8>),
 }
 
 /// The two ends of a link to another node, as far as they number what they send.
-struct Link {
-    numbers: Numbers,
-    followed: Followed,
+struct NodeLink {
+    numbers: Sequencer,
+    followed: SequenceTracker,
 }
 
 #[derive(Default)]
 struct Lane {
-    messages: VecDeque<Carried>,
-    link: Option<Link>,
+    messages: VecDeque<LaneMessage>,
+    link: Option<NodeLink>,
     /// Data that was sent and is not finished.
     unfinished: u32,
 }
@@ -68,7 +68,7 @@ impl Lanes {
     pub(crate) fn new(workers: u16, messages_max: usize, is_link: bool) -> Self {
         let workers = usize::from(workers);
         let lane = |from: usize| Lane {
-            link: is_link.then(|| Link::from(NodeId(from as u64))),
+            link: is_link.then(|| NodeLink::from(NodeId(from as u64))),
             ..Lane::default()
         };
         Self {
@@ -79,17 +79,17 @@ impl Lanes {
             messages_max,
             due: vec![usize::MAX; workers],
             watch: None,
-            as_bytes: AsBytes::default(),
+            as_bytes: SerializedCounts::default(),
         }
     }
 
     /// How many messages have travelled as bytes.
-    pub(crate) fn as_bytes(&self) -> AsBytes {
+    pub(crate) fn as_bytes(&self) -> SerializedCounts {
         self.as_bytes
     }
 
     /// As many more have, in a process before.
-    pub(crate) fn add_as_bytes(&mut self, more: AsBytes) {
+    pub(crate) fn add_as_bytes(&mut self, more: SerializedCounts) {
         self.as_bytes += more;
     }
 
@@ -111,7 +111,7 @@ impl Lanes {
         lane.unfinished += u32::from(message.is_data());
         let carried = match &mut lane.link {
             Some(link) => link.send(message, from, to),
-            None => Carried::Value(message),
+            None => LaneMessage::Value(message),
         };
         lane.messages.push_back(carried);
     }
@@ -125,12 +125,12 @@ impl Lanes {
     }
 
     /// What arrives at a worker, by lane; without a salt all that is under way and not late.
-    pub(crate) fn deliver(&mut self, to: usize, salt: Option<u32>) -> Vec<Vec<Letter>> {
+    pub(crate) fn deliver(&mut self, to: usize, salt: Option<u32>) -> Vec<Vec<LaneMail>> {
         let mut random = Rng::with_seed(salt.unwrap_or(0).into());
         // Now and then some of them come too late for this turn.
         let is_late = salt.is_some() && random.u8(0..4) == 0;
         let begin = random.usize(0..self.workers);
-        let mut arrived: Vec<Vec<Letter>> = (0..self.workers).map(|_| Vec::new()).collect();
+        let mut arrived: Vec<Vec<LaneMail>> = (0..self.workers).map(|_| Vec::new()).collect();
         for step in 0..self.workers {
             let from = (begin + step) % self.workers;
             let mut count = match is_late {
@@ -147,26 +147,26 @@ impl Lanes {
             if self.due[to] != usize::MAX {
                 self.due[to] -= count;
             }
-            let mut as_bytes = AsBytes::default();
+            let mut as_bytes = SerializedCounts::default();
             let lane = self.at(from, to);
             let messages = lane.messages.drain(..count);
             let messages: Vec<_> = messages
                 .map(|carried| match carried {
-                    Carried::Value(message) => message,
-                    Carried::Bytes(bytes) => receive(lane.link.as_mut(), &bytes, &mut as_bytes),
+                    LaneMessage::Value(message) => message,
+                    LaneMessage::Bytes(bytes) => receive(lane.link.as_mut(), &bytes, &mut as_bytes),
                 })
                 .collect();
             self.as_bytes += as_bytes;
             if let Some(watch) = &mut self.watch {
                 messages.iter().for_each(|message| watch.taken(to, message));
             }
-            arrived[from].extend(messages.into_iter().map(Letter::Message));
+            arrived[from].extend(messages.into_iter().map(LaneMail::Message));
         }
         arrived
     }
 
     /// A worker has ended its turn.
-    pub(crate) fn turned(&mut self, worker: usize) {
+    pub(crate) fn end_turn(&mut self, worker: usize) {
         if let Some(watch) = &mut self.watch {
             watch.turned(worker);
         }
@@ -189,30 +189,30 @@ impl Lanes {
     }
 }
 
-impl Link {
+impl NodeLink {
     fn from(source: NodeId) -> Self {
         Self {
-            numbers: Numbers::new(source),
-            followed: Followed::default(),
+            numbers: Sequencer::new(source),
+            followed: SequenceTracker::default(),
         }
     }
 
     /// Encodes what is also a message between nodes.
-    fn send(&mut self, message: Message, from: usize, to: usize) -> Carried {
+    fn send(&mut self, message: Message, from: usize, to: usize) -> LaneMessage {
         let (from, to) = (WorkerId(from as u16), WorkerId(to as u16));
         match message.into_node_message(from, to) {
-            Err(message) => Carried::Value(message),
+            Err(message) => LaneMessage::Value(message),
             Ok(message) => {
-                let envelope = self.numbers.envelope(message, 0);
+                let envelope = self.numbers.wrap(message, 0);
                 let bytes = envelope.encode().expect("a message that can be encoded");
-                Carried::Bytes(bytes)
+                LaneMessage::Bytes(bytes)
             }
         }
     }
 }
 
 /// Decodes a message that has arrived by a link, and holds its number against those before.
-fn receive(link: Option<&mut Link>, bytes: &[u8], as_bytes: &mut AsBytes) -> Message {
+fn receive(link: Option<&mut NodeLink>, bytes: &[u8], as_bytes: &mut SerializedCounts) -> Message {
     let Envelope {
         source,
         sequence,
@@ -222,14 +222,14 @@ fn receive(link: Option<&mut Link>, bytes: &[u8], as_bytes: &mut AsBytes) -> Mes
     if let Some(link) = link {
         let arrival = link
             .followed
-            .arrived(source, sequence, message.is_numbered());
-        let is_expected = matches!(arrival, Arrival::InOrder | Arrival::First);
+            .check(source, sequence, message.is_sequenced());
+        let is_expected = matches!(arrival, SequenceCheck::InOrder | SequenceCheck::First);
         assert!(is_expected, "{arrival:?} at {sequence}");
     }
     let message = WorkerMessage::from_node_message(message).expect("a message for a worker");
     *match &message {
         WorkerMessage::Relay(_) => &mut as_bytes.relays,
-        WorkerMessage::Hub(veche_hub::Mail::InstructAll { .. }) => &mut as_bytes.instructions,
+        WorkerMessage::Hub(veche_hub::HubMessage::CommandUser { .. }) => &mut as_bytes.instructions,
         _ => &mut as_bytes.questions,
     } += 1;
     message

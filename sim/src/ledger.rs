@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use veche_hub::SETTLED_MS;
+use veche_hub::RESTORE_GRACE_MS;
 
 use crate::channels::CHANNELS;
+use crate::coverage::Coverage;
 use crate::failure::{Check, Failure, promise};
-use crate::seen::Seen;
 use crate::setup::Setup;
 use crate::trace::Trace;
 
@@ -18,15 +18,15 @@ use crate::trace::Trace;
 pub(crate) const CLIENTS: Source = 1 << 31;
 
 /// A place in a channel: the bits of an epoch, and an offset.
-pub(crate) type Place = (u64, u64);
+pub(crate) type RawPosition = (u64, u64);
 
 /// Publications of one source are never overtaken by each other.
 pub(crate) type Source = u32;
 
 pub(crate) struct Ledger {
-    books: Vec<Book>,
+    channels: Vec<ChannelLedger>,
     pub(crate) trace: Trace,
-    pub(crate) seen: Seen,
+    pub(crate) seen: Coverage,
     /// Which process there is; each crash begins another one.
     pub(crate) life: u32,
     pub(crate) now_ms: u64,
@@ -42,14 +42,14 @@ pub(crate) struct Ledger {
 
 /// Of one channel.
 #[derive(Default)]
-struct Book {
-    publications: Vec<Publication>,
+struct ChannelLedger {
+    publications: Vec<PublicationRecord>,
     /// The number at a place.
-    numbers: BTreeMap<Place, u64>,
+    numbers: BTreeMap<RawPosition, u64>,
     /// In which life an epoch was first heard of, and its greatest offset so far.
     epochs: BTreeMap<u64, (u32, u64)>,
     /// Of the latest life.
-    current: Option<Known>,
+    current: Option<KnownState>,
     /// What was let go of on purpose.
     cleared: Cleared,
 }
@@ -61,13 +61,13 @@ enum Cleared {
     Never,
     /// It is under way, or was; how far is not known before all has settled.
     Somewhere,
-    UpTo(Place),
+    UpTo(RawPosition),
 }
 
-struct Publication {
+struct PublicationRecord {
     source: Source,
-    fate: Fate,
-    place: Option<Place>,
+    fate: PublicationFate,
+    place: Option<RawPosition>,
     /// When it was known to be taken at the latest.
     known_ms: Option<u64>,
     /// Of the state that it tells, in the process that it was published to.
@@ -76,7 +76,7 @@ struct Publication {
 
 /// What its publisher knows of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum PublicationFate {
     Unknown,
     Refused,
     Taken,
@@ -84,7 +84,7 @@ enum Fate {
 
 /// What was known of a channel when something was asked of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownState {
     pub(crate) epoch: u64,
     /// The greatest offset that anybody had heard of.
     pub(crate) top: u64,
@@ -94,9 +94,9 @@ pub(crate) struct Known {
 impl Ledger {
     pub(crate) fn new(setup: &Setup, now_ms: u64) -> Self {
         Self {
-            books: CHANNELS.iter().map(|_| Book::default()).collect(),
+            channels: CHANNELS.iter().map(|_| ChannelLedger::default()).collect(),
             trace: Trace::new(),
-            seen: Seen::default(),
+            seen: Coverage::default(),
             life: 0,
             now_ms,
             followed: BTreeMap::new(),
@@ -109,10 +109,10 @@ impl Ledger {
 
     /// A publication begins its way; its number.
     pub(crate) fn publish(&mut self, channel: usize, source: Source) -> u64 {
-        let publications = &mut self.books[channel].publications;
-        publications.push(Publication {
+        let publications = &mut self.channels[channel].publications;
+        publications.push(PublicationRecord {
             source,
-            fate: Fate::Unknown,
+            fate: PublicationFate::Unknown,
             place: None,
             known_ms: None,
             version: None,
@@ -123,11 +123,11 @@ impl Ledger {
     /// The publication tells a state of this version.
     pub(crate) fn set_version(&mut self, channel: usize, number: u64, version: u64) {
         let version = Some((self.life, version));
-        self.books[channel].publications[number as usize].version = version;
+        self.channels[channel].publications[number as usize].version = version;
     }
 
     pub(crate) fn version(&self, channel: usize, number: u64) -> Option<(u32, u64)> {
-        self.books[channel]
+        self.channels[channel]
             .publications
             .get(number as usize)?
             .version
@@ -135,7 +135,7 @@ impl Ledger {
 
     /// The newest version in this life that its publisher knows to have got there.
     pub(crate) fn newest_answered(&self, channel: usize) -> Option<u64> {
-        let all = self.books[channel].publications.iter();
+        let all = self.channels[channel].publications.iter();
         let answered = all.filter(|one| one.known_ms.is_some());
         let versions = answered.filter_map(|one| one.version);
         let of_now = versions.filter(|(life, _)| *life == self.life);
@@ -145,13 +145,13 @@ impl Ledger {
     /// Its publisher has got an answer, which may be that it is older than what is there.
     pub(crate) fn answered(&mut self, channel: usize, number: u64) {
         let now_ms = self.now_ms;
-        let one = &mut self.books[channel].publications[number as usize];
+        let one = &mut self.channels[channel].publications[number as usize];
         one.known_ms.get_or_insert(now_ms);
     }
 
-    /// A process begins with streams from a disk: nothing expires for [`SETTLED_MS`].
+    /// A process begins with streams from a disk: nothing expires for [`RESTORE_GRACE_MS`].
     pub(crate) fn restored(&mut self) {
-        self.doubt_until_ms = self.now_ms + SETTLED_MS;
+        self.doubt_until_ms = self.now_ms + RESTORE_GRACE_MS;
     }
 
     /// Whether nothing expired at that time.
@@ -161,7 +161,7 @@ impl Ledger {
 
     /// Somebody who asked at a time read that publication: it was not too old then.
     pub(crate) fn check_age(&self, channel: usize, number: u64, asked_ms: u64) -> Check {
-        let found = self.books[channel].publications.get(number as usize);
+        let found = self.channels[channel].publications.get(number as usize);
         let Some(known_ms) = found.and_then(|one| one.known_ms) else {
             return Ok(());
         };
@@ -175,7 +175,12 @@ impl Ledger {
     }
 
     /// Somebody who hears a namespace heard one publication right behind another.
-    pub(crate) fn follows(&mut self, life: u32, before: (usize, u64), next: (usize, u64)) -> Check {
+    pub(crate) fn note_wildcard_order(
+        &mut self,
+        life: u32,
+        before: (usize, u64),
+        next: (usize, u64),
+    ) -> Check {
         let key = (life, before.0, before.1);
         let first = *self.followed.entry(key).or_insert(next);
         promise!(
@@ -187,64 +192,70 @@ impl Ledger {
     }
 
     /// Where a publication stands, as far as anybody was told.
-    pub(crate) fn place(&self, channel: usize, number: u64) -> Option<Place> {
-        self.books[channel].publications.get(number as usize)?.place
+    pub(crate) fn place(&self, channel: usize, number: u64) -> Option<RawPosition> {
+        self.channels[channel]
+            .publications
+            .get(number as usize)?
+            .place
     }
 
     /// The number at a place.
-    pub(crate) fn number_at(&self, channel: usize, place: Place) -> Option<u64> {
-        self.books[channel].numbers.get(&place).copied()
+    pub(crate) fn number_at(&self, channel: usize, place: RawPosition) -> Option<u64> {
+        self.channels[channel].numbers.get(&place).copied()
     }
 
     /// The number that the next publication will have.
     pub(crate) fn next_number(&self, channel: usize) -> u64 {
-        self.books[channel].publications.len() as u64
+        self.channels[channel].publications.len() as u64
     }
 
     pub(crate) fn refused(&mut self, channel: usize, number: u64) {
-        self.books[channel].publications[number as usize].fate = Fate::Refused;
+        self.channels[channel].publications[number as usize].fate = PublicationFate::Refused;
     }
 
     /// Others have decided that a publication is taken.
-    pub(crate) fn let_through(&mut self, channel: usize, number: u64) {
-        if let Some(one) = self.books[channel].publications.get_mut(number as usize) {
-            one.fate = Fate::Unknown;
+    pub(crate) fn allowed(&mut self, channel: usize, number: u64) {
+        if let Some(one) = self.channels[channel].publications.get_mut(number as usize) {
+            one.fate = PublicationFate::Unknown;
         }
     }
 
     /// Its publisher was told that it is taken.
     pub(crate) fn taken(&mut self, channel: usize, number: u64) {
         self.answered(channel, number);
-        self.books[channel].publications[number as usize].fate = Fate::Taken;
+        self.channels[channel].publications[number as usize].fate = PublicationFate::Taken;
     }
 
     /// Whether its publisher does not know yet what has become of it.
     pub(crate) fn is_under_way(&self, channel: usize, number: u64) -> bool {
-        let found = self.books[channel].publications.get(number as usize);
-        found.is_some_and(|one| one.fate == Fate::Unknown)
+        let found = self.channels[channel].publications.get(number as usize);
+        found.is_some_and(|one| one.fate == PublicationFate::Unknown)
     }
 
     /// Whether its publisher was told that it is taken.
     pub(crate) fn is_taken(&self, channel: usize, number: u64) -> bool {
-        let found = self.books[channel].publications.get(number as usize);
-        found.is_some_and(|one| one.fate == Fate::Taken)
+        let found = self.channels[channel].publications.get(number as usize);
+        found.is_some_and(|one| one.fate == PublicationFate::Taken)
     }
 
     /// The numbers from there on whose publishers were told that they are taken.
     pub(crate) fn all_taken(&self, channel: usize, from: u64) -> impl Iterator<Item = u64> {
-        let publications = &self.books[channel].publications;
+        let publications = &self.channels[channel].publications;
         let all = publications.iter().zip(0..).skip(from as usize);
-        all.filter(|(one, _)| one.fate == Fate::Taken)
+        all.filter(|(one, _)| one.fate == PublicationFate::Taken)
             .map(|(_, number)| number)
     }
 
     /// Somebody got a publication; its source.
-    pub(crate) fn heard(&self, channel: usize, number: u64) -> Result<Source, Failure> {
+    pub(crate) fn note_delivery(&self, channel: usize, number: u64) -> Result<Source, Failure> {
         let name = CHANNELS[channel].name;
-        let found = self.books[channel].publications.get(number as usize);
+        let found = self.channels[channel].publications.get(number as usize);
         let fate = found.map(|one| one.fate);
         promise!(
-            matches!(fate, Some(Fate::Taken | Fate::Unknown)),
+            matches!(
+                fate,
+                Some(PublicationFate::Taken | PublicationFate::Unknown)
+            ),
             "only what was published is heard",
             "{number} in {name}: {fate:?}"
         );
@@ -252,12 +263,18 @@ impl Ledger {
     }
 
     /// Somebody was told in a life that a publication stands at a place.
-    pub(crate) fn placed(&mut self, channel: usize, number: u64, place: Place, life: u32) -> Check {
+    pub(crate) fn note_publication_position(
+        &mut self,
+        channel: usize,
+        number: u64,
+        place: RawPosition,
+        life: u32,
+    ) -> Check {
         let name = CHANNELS[channel].name;
         let (epoch, offset) = place;
-        self.heard(channel, number)?;
-        self.told(channel, place, life)?;
-        let book = &mut self.books[channel];
+        self.note_delivery(channel, number)?;
+        self.note_position(channel, place, life)?;
+        let book = &mut self.channels[channel];
         let before = *book.numbers.entry(place).or_insert(number);
         promise!(
             before == number,
@@ -281,7 +298,7 @@ impl Ledger {
     }
 
     /// A state that is told right behind another is newer.
-    fn check_versions(&self, channel: usize, before: Place, after: Place) -> Check {
+    fn check_versions(&self, channel: usize, before: RawPosition, after: RawPosition) -> Check {
         let version = |place| self.version(channel, self.number_at(channel, place)?);
         let (Some((life, before)), Some((next_life, after))) = (version(before), version(after))
         else {
@@ -297,9 +314,14 @@ impl Ledger {
     }
 
     /// Somebody was told in a life that a channel has got so far.
-    pub(crate) fn told(&mut self, channel: usize, (epoch, offset): Place, life: u32) -> Check {
+    pub(crate) fn note_position(
+        &mut self,
+        channel: usize,
+        (epoch, offset): RawPosition,
+        life: u32,
+    ) -> Check {
         let name = CHANNELS[channel].name;
-        let book = &mut self.books[channel];
+        let book = &mut self.channels[channel];
         let is_new = !book.epochs.contains_key(&epoch);
         let (first_life, top) = book.epochs.entry(epoch).or_insert((life, 0));
         promise!(
@@ -308,7 +330,7 @@ impl Ledger {
             "{epoch:x} of {name} in life {first_life} and {life}"
         );
         *top = offset.max(*top);
-        let known = Known {
+        let known = KnownState {
             epoch,
             top: *top,
             life,
@@ -324,40 +346,40 @@ impl Ledger {
 
     /// A channel's history is to be let go of.
     pub(crate) fn clear(&mut self, channel: usize) {
-        self.books[channel].cleared = Cleared::Somewhere;
+        self.channels[channel].cleared = Cleared::Somewhere;
     }
 
     /// Nothing is under way any more, and the channel's home says how far it has got. Others may have been told of a stream
     /// before late, and for the first time.
-    pub(crate) fn settled(&mut self, channel: usize, place: Place) {
+    pub(crate) fn settled(&mut self, channel: usize, place: RawPosition) {
         let (epoch, top) = place;
         let life = self.life;
-        self.books[channel].current = Some(Known { epoch, top, life });
-        let cleared = &mut self.books[channel].cleared;
+        self.channels[channel].current = Some(KnownState { epoch, top, life });
+        let cleared = &mut self.channels[channel].cleared;
         if *cleared == Cleared::Somewhere {
             *cleared = Cleared::UpTo(place);
         }
     }
 
     /// Whether nothing behind that place was let go of on purpose.
-    pub(crate) fn is_kept_behind(&self, channel: usize, (epoch, offset): Place) -> bool {
-        match self.books[channel].cleared {
+    pub(crate) fn is_kept_behind(&self, channel: usize, (epoch, offset): RawPosition) -> bool {
+        match self.channels[channel].cleared {
             Cleared::Never => true,
             Cleared::Somewhere => false,
             Cleared::UpTo((of, top)) => of != epoch || offset >= top,
         }
     }
 
-    pub(crate) fn known(&self, channel: usize) -> Option<Known> {
-        self.books[channel].current
+    pub(crate) fn known(&self, channel: usize) -> Option<KnownState> {
+        self.channels[channel].current
     }
 
     /// Somebody who asked when this was known was told that position.
     pub(crate) fn check_position(
         &self,
         channel: usize,
-        known: Option<Known>,
-        (epoch, offset): Place,
+        known: Option<KnownState>,
+        (epoch, offset): RawPosition,
         life: u32,
     ) -> Check {
         let name = CHANNELS[channel].name;
@@ -384,7 +406,7 @@ impl Ledger {
 }
 
 /// The place that a reply names.
-pub(crate) fn place_of(reply: &Value) -> Result<Place, Failure> {
+pub(crate) fn place_of(reply: &Value) -> Result<RawPosition, Failure> {
     let epoch = reply["epoch"].as_str().unwrap_or_default();
     let epoch: Result<veche_hub::Epoch, _> = epoch.parse();
     promise!(epoch.is_ok(), "what is kept has a place", "{reply}");
@@ -418,17 +440,23 @@ mod tests {
     }
 
     #[test]
-    fn everybody_is_told_the_same() {
+    fn all_clients_receive_the_same() {
         let mut ledger = ledger(false);
-        assert_eq!(ledger.placed(CHAT, 3, (EPOCH, 1), 0), Ok(()));
-        assert_eq!(ledger.placed(CHAT, 3, (EPOCH, 1), 0), Ok(()));
-        let other = ledger.placed(CHAT, 4, (EPOCH, 1), 0);
+        assert_eq!(
+            ledger.note_publication_position(CHAT, 3, (EPOCH, 1), 0),
+            Ok(())
+        );
+        assert_eq!(
+            ledger.note_publication_position(CHAT, 3, (EPOCH, 1), 0),
+            Ok(())
+        );
+        let other = ledger.note_publication_position(CHAT, 4, (EPOCH, 1), 0);
         assert_eq!(broken(other), "one place has one publication");
-        let other = ledger.placed(CHAT, 3, (EPOCH, 2), 0);
+        let other = ledger.note_publication_position(CHAT, 3, (EPOCH, 2), 0);
         assert_eq!(broken(other), "one publication has one place");
         ledger.refused(CHAT, 5);
         for number in [5, 10] {
-            let heard = ledger.heard(CHAT, number).map(drop);
+            let heard = ledger.note_delivery(CHAT, number).map(drop);
             assert_eq!(broken(heard), "only what was published is heard");
         }
     }
@@ -436,21 +464,27 @@ mod tests {
     #[test]
     fn a_repetition_does_not_bring_back_a_stream_that_is_gone() {
         let mut ledger = ledger(false);
-        assert_eq!(ledger.placed(CHAT, 3, (EPOCH, 5), 0), Ok(()));
-        assert_eq!(ledger.told(CHAT, (EPOCH + 1, 0), 0), Ok(()));
-        assert_eq!(ledger.placed(CHAT, 3, (EPOCH, 5), 0), Ok(()));
+        assert_eq!(
+            ledger.note_publication_position(CHAT, 3, (EPOCH, 5), 0),
+            Ok(())
+        );
+        assert_eq!(ledger.note_position(CHAT, (EPOCH + 1, 0), 0), Ok(()));
+        assert_eq!(
+            ledger.note_publication_position(CHAT, 3, (EPOCH, 5), 0),
+            Ok(())
+        );
         let known = ledger.known(CHAT).map(|known| (known.epoch, known.top));
         assert_eq!(known, Some((EPOCH + 1, 0)));
-        assert_eq!(ledger.told(CHAT, (EPOCH + 1, 2), 0), Ok(()));
+        assert_eq!(ledger.note_position(CHAT, (EPOCH + 1, 2), 0), Ok(()));
         let known = ledger.known(CHAT).map(|known| (known.epoch, known.top));
         assert_eq!(known, Some((EPOCH + 1, 2)));
     }
 
     #[test]
-    fn positions_go_on_or_begin_anew_for_a_reason() {
+    fn positions_advance_or_restart_for_a_reason() {
         for is_logged in [false, true] {
             let mut ledger = ledger(is_logged);
-            assert_eq!(ledger.told(CHAT, (EPOCH, 5), 0), Ok(()));
+            assert_eq!(ledger.note_position(CHAT, (EPOCH, 5), 0), Ok(()));
             let known = ledger.known(CHAT);
             let check = |place, life| broken(ledger.check_position(CHAT, known, place, life));
             assert_eq!(check((EPOCH, 5), 0), "");
@@ -459,7 +493,7 @@ mod tests {
             // Another process remembers what is on a disk, and nothing else.
             let lost = check((EPOCH + 1, 0), 1);
             assert_eq!(lost == "a stream lasts", is_logged);
-            let again = broken(ledger.told(CHAT, (EPOCH, 5), 1));
+            let again = broken(ledger.note_position(CHAT, (EPOCH, 5), 1));
             assert_eq!(again == "an epoch ends with its process", !is_logged);
         }
     }

@@ -7,24 +7,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use crate::carrier::{CARRIERS, Carrier};
-use crate::channels::{self, CHANNELS, GIVEN};
+use crate::channels::{self, CHANNELS, TOKEN_CHANNELS};
+use crate::client_transport::{CLIENT_TRANSPORTS, ClientTransport};
+use crate::coverage::CoverageEvent;
 use crate::data::{number_in, offset_of};
 use crate::failure::{Check, promise};
-use crate::ledger::{Known, Ledger, Place, place_of};
+use crate::frontend_config;
+use crate::ledger::{KnownState, Ledger, RawPosition, place_of};
 use crate::network::LinkId;
 use crate::phase::Phase;
-use crate::response::{Form, Part, Response};
-use crate::seen::Event;
-use crate::site;
-use crate::wire::{self, Encoding, Reader, Said};
+use crate::response::{Response, ResponseFormat, ResponsePart};
+use crate::wire::{self, Encoding, Reader, ServerFrame};
 
 /// The channels that it asks for.
-const ASKED: [&str; 4] = ["chat:2", "open:1", "log:1", "state:1"];
+const REQUESTED_CHANNELS: [&str; 4] = ["chat:2", "open:1", "log:1", "state:1"];
 
-pub(crate) struct OneWay {
+pub(crate) struct OneWayClient {
     number: usize,
-    carrier: Carrier,
+    carrier: ClientTransport,
     pub(crate) phase: Phase,
     pub(crate) link: Option<LinkId>,
     /// By what others know it, while it is connected.
@@ -41,28 +41,28 @@ pub(crate) struct OneWay {
     /// The last event that it got has this id.
     last_id: String,
     /// Up to where it knows channels.
-    places: BTreeMap<usize, Place>,
+    places: BTreeMap<usize, RawPosition>,
     /// With what it came back, and what was known then.
-    since: BTreeMap<usize, (Option<Place>, Option<Known>)>,
-    hears: BTreeMap<usize, Hears>,
+    since: BTreeMap<usize, (Option<RawPosition>, Option<KnownState>)>,
+    views: BTreeMap<usize, ChannelView>,
 }
 
 /// What it has heard of a channel on this connection.
-struct Hears {
+struct ChannelView {
     /// Publications with that number or a later one were published when it was there already.
     from: u64,
     numbers: BTreeSet<u64>,
     /// Where the channel remembers.
-    place: Option<Place>,
+    place: Option<RawPosition>,
     /// So much of what comes first is recovered: up to there.
     missed_to: u64,
 }
 
-impl OneWay {
+impl OneWayClient {
     pub(crate) fn new(number: usize) -> Self {
         Self {
             number,
-            carrier: CARRIERS[number % CARRIERS.len()].0,
+            carrier: CLIENT_TRANSPORTS[number % CLIENT_TRANSPORTS.len()].0,
             phase: Phase::Offline,
             link: None,
             name: String::new(),
@@ -76,7 +76,7 @@ impl OneWay {
             last_id: String::new(),
             places: BTreeMap::new(),
             since: BTreeMap::new(),
-            hears: BTreeMap::new(),
+            views: BTreeMap::new(),
         }
     }
 
@@ -86,23 +86,26 @@ impl OneWay {
 
     /// All that it hears, asked for and given.
     pub(crate) fn channels(&self) -> impl Iterator<Item = usize> + use<> {
-        let asked = ASKED.iter().filter_map(|name| channels::find(name));
-        asked.chain(GIVEN).chain([self.own_channel()])
+        let asked = REQUESTED_CHANNELS
+            .iter()
+            .filter_map(|name| channels::find(name));
+        asked.chain(TOKEN_CHANNELS).chain([self.own_channel()])
     }
 
     pub(crate) fn connect(&mut self, link: LinkId, life: u32, ledger: &Ledger) {
-        (self.link, self.life, self.phase) = (Some(link), life, Phase::Shaking);
+        (self.link, self.life, self.phase) = (Some(link), life, Phase::Handshaking);
         self.parting = None;
         self.is_over = false;
         self.reader = Reader::new(Encoding::Json);
         self.response = Response::default();
         let user = CHANNELS[self.own_channel()].user.unwrap_or_default();
-        let mut request = json!({ "token": site::token(user), "subs": {} });
+        let mut request = json!({ "token": frontend_config::token(user), "subs": {} });
         for channel in self.channels() {
             let name = CHANNELS[channel].name;
             let place = self.places.get(&channel).copied();
             self.since.insert(channel, (place, ledger.known(channel)));
-            request["subs"][name] = match place.filter(|_| self.carrier != Carrier::Events) {
+            request["subs"][name] = match place.filter(|_| self.carrier != ClientTransport::Events)
+            {
                 Some((epoch, offset)) => json!({
                     "recover": true,
                     "epoch": veche_hub::Epoch::from_bits(epoch).to_string(),
@@ -111,16 +114,16 @@ impl OneWay {
                 None => json!({}),
             };
         }
-        let path = CARRIERS[self.number % CARRIERS.len()].1;
+        let path = CLIENT_TRANSPORTS[self.number % CLIENT_TRANSPORTS.len()].1;
         let request = request.to_string();
         self.out = match self.carrier {
-            Carrier::WebSocket => wire::handshake(path, ""),
-            Carrier::Lines => format!(
+            ClientTransport::WebSocket => wire::handshake(path, ""),
+            ClientTransport::Lines => format!(
                 "POST {path} HTTP/1.1\r\nHost: sim.test\r\nContent-Length: {}\r\n\r\n{request}",
                 request.len()
             )
             .into_bytes(),
-            Carrier::Events => {
+            ClientTransport::Events => {
                 let last_id = match self.last_id.is_empty() {
                     true => String::new(),
                     false => format!("Last-Event-ID: {}\r\n", self.last_id),
@@ -132,7 +135,7 @@ impl OneWay {
                 .into_bytes()
             }
         };
-        if self.carrier == Carrier::WebSocket {
+        if self.carrier == ClientTransport::WebSocket {
             // It is sent behind the handshake, unasked.
             let value = serde_json::from_str(&request).unwrap_or_default();
             wire::command(&mut self.out, Encoding::Json, &value);
@@ -144,22 +147,22 @@ impl OneWay {
         self.parting = None;
         self.link = None;
         self.out.clear();
-        self.hears.clear();
+        self.views.clear();
         self.since.clear();
     }
 
     pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger) -> Check {
-        if self.carrier != Carrier::WebSocket {
+        if self.carrier != ClientTransport::WebSocket {
             // What a page gives to `JSON.parse` is one push.
             let form = match self.carrier {
-                Carrier::Events => Form::Events,
-                Carrier::Lines | Carrier::WebSocket => Form::Lines,
+                ClientTransport::Events => ResponseFormat::Events,
+                ClientTransport::Lines | ClientTransport::WebSocket => ResponseFormat::Lines,
             };
             for part in self.response.read(&bytes, form)? {
                 match part {
-                    Part::Status(status) => self.answered(status, 200)?,
-                    Part::Message(line, id) => self.message(&line, id, ledger)?,
-                    Part::End => {
+                    ResponsePart::Status(status) => self.answered(status, 200)?,
+                    ResponsePart::Message(line, id) => self.message(&line, id, ledger)?,
+                    ResponsePart::End => {
                         promise!(
                             self.phase == Phase::Closing,
                             "sessions end with a Close",
@@ -174,13 +177,13 @@ impl OneWay {
         }
         for said in self.reader.read(bytes)? {
             match said {
-                Said::Status(status) => self.answered(status, 101)?,
-                Said::Ping(data) => wire::pong(&mut self.out, &data),
-                Said::Close(code, reason) => {
+                ServerFrame::Status(status) => self.answered(status, 101)?,
+                ServerFrame::Ping(data) => wire::pong(&mut self.out, &data),
+                ServerFrame::Close(code, reason) => {
                     self.closed(code, &reason, ledger)?;
                     wire::close(&mut self.out, code);
                 }
-                Said::Line(line) => self.message(&line, None, ledger)?,
+                ServerFrame::Line(line) => self.message(&line, None, ledger)?,
             }
         }
         Ok(())
@@ -204,7 +207,7 @@ impl OneWay {
             || self.phase == Phase::Closing;
         promise!(is_fair, "sessions end for a reason", "{code:?} {reason}");
         if is_parting {
-            ledger.seen.note(Event::PartedOneWay);
+            ledger.seen.note(CoverageEvent::PartedOneWay);
         }
         self.phase = Phase::Closing;
         Ok(())
@@ -217,12 +220,12 @@ impl OneWay {
         }
         if line.get("connect").is_some() {
             promise!(
-                self.phase == Phase::Shaking,
+                self.phase == Phase::Handshaking,
                 "a client is connected once",
                 "{line}"
             );
             promise!(
-                id.is_some() == (self.carrier == Carrier::Events),
+                id.is_some() == (self.carrier == ClientTransport::Events),
                 "each event says where its client is",
                 "{line}"
             );
@@ -246,7 +249,7 @@ impl OneWay {
         let name = push["client"].as_str().unwrap_or_default();
         promise!(!name.is_empty(), "clients have names", "{push}");
         ledger.trace.note_text(name);
-        ledger.seen.note(Event::ConnectedOneWay);
+        ledger.seen.note(CoverageEvent::ConnectedOneWay);
         self.phase = Phase::Online;
         self.name = name.to_owned();
         for channel in self.channels() {
@@ -259,13 +262,13 @@ impl OneWay {
                 one.name
             );
             let (since, known) = self.since.get(&channel).copied().unwrap_or_default();
-            let mut hears = Hears {
+            let mut hears = ChannelView {
                 from: ledger.next_number(channel),
                 numbers: BTreeSet::new(),
                 place: None,
                 missed_to: 0,
             };
-            if one.kind.remembers() {
+            if one.kind.has_history() {
                 let place = place_of(reply)?;
                 let is_recovered = reply["recovered"].as_bool().unwrap_or(false);
                 promise!(
@@ -282,20 +285,20 @@ impl OneWay {
                     self.carrier,
                     self.last_id
                 );
-                ledger.told(channel, place, self.life)?;
+                ledger.note_position(channel, place, self.life)?;
                 if !is_recovered {
                     ledger.check_position(channel, known, place, self.life)?;
                 }
                 ledger.seen.note(match (since, is_recovered) {
-                    (None, _) => Event::Heard,
-                    (_, true) => Event::WentOnOneWay,
-                    (_, false) => Event::Lost,
+                    (None, _) => CoverageEvent::Heard,
+                    (_, true) => CoverageEvent::WentOnOneWay,
+                    (_, false) => CoverageEvent::Lost,
                 });
                 hears.place = Some(place);
                 hears.missed_to = known.filter(|_| is_recovered).map_or(0, |known| known.top);
                 self.places.insert(channel, place);
             }
-            self.hears.insert(channel, hears);
+            self.views.insert(channel, hears);
         }
         Ok(())
     }
@@ -308,7 +311,7 @@ impl OneWay {
             "publications come by their channel",
             "{push}"
         );
-        let Some(hears) = self.hears.get_mut(&channel) else {
+        let Some(hears) = self.views.get_mut(&channel) else {
             promise!(false, "pushes come to subscribers", "{push}");
             return Ok(());
         };
@@ -316,13 +319,13 @@ impl OneWay {
         ledger
             .trace
             .note(&[self.number as u64, channel as u64, number, offset]);
-        ledger.heard(channel, number)?;
+        ledger.note_delivery(channel, number)?;
         promise!(
             hears.numbers.insert(number),
             "everything comes once",
             "{number} in {name}"
         );
-        ledger.seen.note(Event::HeardOneWay);
+        ledger.seen.note(CoverageEvent::HeardOneWay);
         let Some((epoch, before)) = hears.place else {
             return Ok(());
         };
@@ -332,22 +335,22 @@ impl OneWay {
             "{offset} behind {before} in {name}"
         );
         promise!(
-            has_id == (self.carrier == Carrier::Events),
+            has_id == (self.carrier == ClientTransport::Events),
             "each event says where its client is",
             "{push}"
         );
         if offset <= hears.missed_to {
-            ledger.seen.note(Event::RecoveredOneWay);
+            ledger.seen.note(CoverageEvent::RecoveredOneWay);
         }
         let place = (epoch, offset);
         hears.place = Some(place);
         self.places.insert(channel, place);
-        ledger.placed(channel, number, place, self.life)
+        ledger.note_publication_position(channel, number, place, self.life)
     }
 
     /// By what it is known in a channel, if it is connected and in there.
     pub(crate) fn name_in(&self, channel: usize) -> Option<String> {
-        let is_in = self.phase == Phase::Online && self.reads && self.hears.contains_key(&channel);
+        let is_in = self.phase == Phase::Online && self.reads && self.views.contains_key(&channel);
         is_in.then(|| self.name.clone())
     }
 
@@ -357,7 +360,7 @@ impl OneWay {
             return Ok(());
         }
         promise!(
-            !matches!(self.phase, Phase::Shaking | Phase::Connecting),
+            !matches!(self.phase, Phase::Handshaking | Phase::Connecting),
             "commands are answered",
             "the request of {}",
             self.number
@@ -365,7 +368,7 @@ impl OneWay {
         if self.phase != Phase::Online {
             return Ok(());
         }
-        for (channel, hears) in &self.hears {
+        for (channel, hears) in &self.views {
             let name = CHANNELS[*channel].name;
             let mut taken = ledger.all_taken(*channel, hears.from);
             let missing = taken.find(|number| !hears.numbers.contains(number));

@@ -3,17 +3,17 @@
 //! A link has a number for it: clients come first, all others, and the connections by which clients post commands, from
 //! numbers of their own on.
 
-use crate::caller::{Call, Caller, Speaks};
+use crate::api_client::{ApiClient, ApiProtocol, BackEndCall};
 use crate::channels::{self, CHANNELS};
 use crate::client::Client;
 use crate::dialed::Dials;
 use crate::failure::{Check, promise};
-use crate::listener::Listener;
+use crate::frontend_config;
 use crate::network::LinkId;
-use crate::one_way::OneWay;
+use crate::one_way::OneWayClient;
 use crate::phase::Phase;
+use crate::push_listener::PushListener;
 use crate::setup::Setup;
-use crate::site;
 use crate::world::World;
 
 const LISTENERS: usize = 1_000;
@@ -26,9 +26,9 @@ pub(crate) const DIALED: usize = 10_000;
 
 pub(crate) struct Peers {
     pub(crate) clients: Vec<Client>,
-    pub(crate) listeners: Vec<Listener>,
-    pub(crate) callers: Vec<Caller>,
-    pub(crate) one_ways: Vec<OneWay>,
+    pub(crate) listeners: Vec<PushListener>,
+    pub(crate) callers: Vec<ApiClient>,
+    pub(crate) one_ways: Vec<OneWayClient>,
     pub(crate) dials: Dials,
 }
 
@@ -38,9 +38,9 @@ impl Peers {
             clients: (0..setup.clients)
                 .map(|number| Client::new(number, setup))
                 .collect(),
-            listeners: (0..setup.listeners).map(Listener::new).collect(),
-            callers: (0..setup.callers).map(Caller::new).collect(),
-            one_ways: (0..setup.one_ways).map(OneWay::new).collect(),
+            listeners: (0..setup.listeners).map(PushListener::new).collect(),
+            callers: (0..setup.callers).map(ApiClient::new).collect(),
+            one_ways: (0..setup.one_ways).map(OneWayClient::new).collect(),
             dials: Dials::default(),
         }
     }
@@ -104,7 +104,7 @@ impl Peers {
     pub(crate) fn dropped(&mut self, peer: usize) {
         match peer {
             DIALED.. => self.dials.dropped(peer - DIALED),
-            POSTS.. => self.clients[peer - POSTS].posts.dropped(),
+            POSTS.. => self.clients[peer - POSTS].emulation.dropped(),
             ONE_WAYS.. => self.one_ways[peer - ONE_WAYS].dropped(),
             CALLERS.. => self.callers[peer - CALLERS].dropped(),
             LISTENERS.. => self.listeners[peer - LISTENERS].dropped(),
@@ -115,7 +115,7 @@ impl Peers {
     /// The session of a client whose connection for envelopes is gone, if commands may have been lost with that.
     pub(crate) fn unsure(&self, peer: usize) -> Option<LinkId> {
         let client = self.clients.get(peer.checked_sub(POSTS)?)?;
-        let is_unsure = client.phase == Phase::Online && !client.owed.is_empty();
+        let is_unsure = client.phase == Phase::Online && !client.pending.is_empty();
         client.link.filter(|_| is_unsure)
     }
 
@@ -143,7 +143,7 @@ impl Peers {
             }
             _ => {
                 let one = &mut self.clients[peer];
-                (one.link, &mut one.out, one.owed.len())
+                (one.link, &mut one.out, one.pending.len())
             }
         };
         Some(outgoing)
@@ -170,7 +170,7 @@ impl World {
     }
 
     /// Bytes of the server arrive.
-    pub(crate) fn hand(&mut self, peer: usize, bytes: Vec<u8>) -> Check {
+    pub(crate) fn deliver_to_peer(&mut self, peer: usize, bytes: Vec<u8>) -> Check {
         let (ledger, setup) = (&mut self.ledger, &self.setup);
         match peer {
             DIALED.. => return self.hand_to_server(peer - DIALED, bytes),
@@ -200,7 +200,7 @@ impl World {
         if self.peers.listeners[number].phase != Phase::Offline || self.drain.is_some() {
             return;
         }
-        let link = self.open(LISTENERS + number, worker, site::PUBLIC);
+        let link = self.open(LISTENERS + number, worker, frontend_config::PUBLIC);
         let life = self.ledger.life;
         self.peers.listeners[number].connect(link, life);
         self.send(LISTENERS + number);
@@ -210,14 +210,14 @@ impl World {
         if self.peers.one_ways[number].phase != Phase::Offline || self.drain.is_some() {
             return;
         }
-        let link = self.open(ONE_WAYS + number, worker, site::PUBLIC);
+        let link = self.open(ONE_WAYS + number, worker, frontend_config::PUBLIC);
         let life = self.ledger.life;
         self.peers.one_ways[number].connect(link, life, &self.ledger);
         self.send(ONE_WAYS + number);
     }
 
     /// A back end calls, by a connection that begins now if there is none.
-    pub(crate) fn call(&mut self, number: usize, worker: u8, call: Call, channel: usize) {
+    pub(crate) fn call(&mut self, number: usize, worker: u8, call: BackEndCall, channel: usize) {
         let Some(number) = number.checked_rem(self.peers.callers.len()) else {
             return;
         };
@@ -227,8 +227,8 @@ impl World {
                 return;
             }
             let listener = match caller.speaks {
-                Speaks::Http => site::INTERNAL,
-                Speaks::Lines => site::PUSH,
+                ApiProtocol::Http => frontend_config::INTERNAL,
+                ApiProtocol::Lines => frontend_config::PUSH,
             };
             let link = self.open(CALLERS + number, worker, listener);
             let life = self.ledger.life;

@@ -5,7 +5,7 @@
 pub(crate) enum Phase {
     Offline,
     /// The handshake is sent.
-    Shaking,
+    Handshaking,
     /// The connect command is sent.
     Connecting,
     Online,

@@ -5,22 +5,22 @@ use veche_worker::TurnLimits;
 
 use crate::Failure;
 use crate::disk::Disk;
-use crate::driven::Driven;
+use crate::driven::DrivenWorker;
 use crate::failure::promise;
-use crate::glue::{Begin, Conditions};
+use crate::frontend_config;
 use crate::lanes::Lanes;
 use crate::setup::Setup;
-use crate::site;
+use crate::worker_driver::{Conditions, StartWorkers};
 
 pub(crate) struct Process {
-    pub(crate) workers: Vec<Driven>,
+    pub(crate) workers: Vec<DrivenWorker>,
     pub(crate) lanes: Lanes,
 }
 
 impl Process {
     /// One that begins; with what a disk has kept, if there is one.
     pub(crate) fn begin(
-        begin: Begin,
+        begin: StartWorkers,
         setup: &Setup,
         count: u16,
         seed: u64,
@@ -28,7 +28,7 @@ impl Process {
         disk: Option<&mut Disk>,
     ) -> Result<Self, Failure> {
         let shared = |me: u16| {
-            let mut shared = site::shared(setup, me, count, seed);
+            let mut shared = frontend_config::shared(setup, me, count, seed);
             shared.set_now(now);
             shared
         };
@@ -36,7 +36,7 @@ impl Process {
         if let Some(disk) = disk {
             disk.begin(count);
             for worker in &mut workers {
-                worker.hub.keep_log();
+                worker.hub.enable_log();
             }
             let mut all: Vec<_> = disk.restored().collect();
             all.sort_by_key(|one| one.publications.last().map_or(0, |last| last.at_ms));
@@ -69,7 +69,7 @@ impl Process {
         Ok(Self {
             workers: begin(workers, &conditions)
                 .into_iter()
-                .map(Driven::new)
+                .map(DrivenWorker::new)
                 .collect(),
             lanes: Lanes::new(count, setup.messages_max, setup.as_bytes),
         })

@@ -4,9 +4,9 @@ use std::fmt;
 
 use crate::Failure;
 use crate::action::{Action, actions};
-use crate::lanes::AsBytes;
+use crate::coverage::Coverage;
+use crate::lanes::SerializedCounts;
 use crate::run::{Broken, run};
-use crate::seen::Seen;
 use crate::setup::Setup;
 use crate::shrink::{chosen, shrink};
 
@@ -16,13 +16,13 @@ pub const ACTIONS: usize = 1_000;
 
 /// A world that kept its promises.
 #[derive(Clone, Debug)]
-pub struct World {
+pub struct WorldSummary {
     /// Of all that was heard in it.
     pub hash: u64,
     /// What happened.
-    pub seen: Seen,
+    pub coverage: Coverage,
     /// Messages that have travelled as bytes.
-    pub as_bytes: AsBytes,
+    pub serialized: SerializedCounts,
 }
 
 /// A world that broke a promise. Its text has everything that somebody needs who looks for the reason.
@@ -45,7 +45,7 @@ pub struct Report {
 ///
 /// # Errors
 /// The world has broken a promise.
-pub fn explore(seed: u64) -> Result<World, Box<Report>> {
+pub fn explore(seed: u64) -> Result<WorldSummary, Box<Report>> {
     let setup = Setup::new(seed);
     let all = actions(&setup, ACTIONS);
     run(&setup, &all).map_err(|broken| report(setup, &all, broken))
@@ -56,7 +56,7 @@ pub fn explore(seed: u64) -> Result<World, Box<Report>> {
 ///
 /// # Errors
 /// As [`explore`].
-pub fn explore_as_bytes(seed: u64) -> Result<World, Box<Report>> {
+pub fn explore_serialized(seed: u64) -> Result<WorldSummary, Box<Report>> {
     let setup = Setup {
         as_bytes: true,
         ..Setup::new(seed)
@@ -69,7 +69,7 @@ pub fn explore_as_bytes(seed: u64) -> Result<World, Box<Report>> {
 ///
 /// # Errors
 /// As [`explore`].
-pub fn replay(seed: u64, places: &[usize]) -> Result<World, Box<Report>> {
+pub fn replay(seed: u64, places: &[usize]) -> Result<WorldSummary, Box<Report>> {
     let setup = Setup::new(seed);
     let all = chosen(&actions(&setup, ACTIONS), places);
     run(&setup, &all).map_err(|broken| {

@@ -8,7 +8,7 @@ use crate::protobuf;
 
 /// How messages are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ResponseFormat {
     Lines,
     /// Events of one line each.
     Events,
@@ -20,7 +20,7 @@ pub(crate) enum Form {
 
 /// What came.
 #[derive(Debug)]
-pub(crate) enum Part {
+pub(crate) enum ResponsePart {
     Status(u16),
     /// A message, and the id of its event.
     Message(Value, Option<String>),
@@ -38,7 +38,11 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    pub(crate) fn read(&mut self, bytes: &[u8], form: Form) -> Result<Vec<Part>, Failure> {
+    pub(crate) fn read(
+        &mut self,
+        bytes: &[u8],
+        form: ResponseFormat,
+    ) -> Result<Vec<ResponsePart>, Failure> {
         let mut parts = Vec::new();
         self.bytes.extend_from_slice(bytes);
         if self.status.is_none() {
@@ -51,7 +55,7 @@ impl Response {
                 .and_then(|rest| rest.get(..3)?.parse().ok());
             promise!(status.is_some(), "responses are HTTP", "{head:?}");
             self.status = status;
-            parts.extend(status.map(Part::Status));
+            parts.extend(status.map(ResponsePart::Status));
             self.bytes.drain(..end + 4);
         }
         if self.status != Some(200) {
@@ -75,19 +79,27 @@ impl Response {
             self.bytes.drain(..behind + 2);
             self.take_messages(form, &mut parts)?;
             if count == 0 {
-                parts.push(Part::End);
+                parts.push(ResponsePart::End);
             }
         }
         Ok(parts)
     }
 
-    fn take_messages(&mut self, form: Form, parts: &mut Vec<Part>) -> Result<(), Failure> {
-        if form == Form::Bytes {
+    fn take_messages(
+        &mut self,
+        form: ResponseFormat,
+        parts: &mut Vec<ResponsePart>,
+    ) -> Result<(), Failure> {
+        if form == ResponseFormat::Bytes {
             let replies = protobuf::whole_replies(&mut self.text)?;
-            parts.extend(replies.into_iter().map(|reply| Part::Message(reply, None)));
+            parts.extend(
+                replies
+                    .into_iter()
+                    .map(|reply| ResponsePart::Message(reply, None)),
+            );
             return Ok(());
         }
-        let is_events = form != Form::Lines;
+        let is_events = form != ResponseFormat::Lines;
         let end_of_one: &[u8] = if is_events { b"\n\n" } else { b"\n" };
         while let Some(end) = find(&self.text, end_of_one) {
             let one = String::from_utf8_lossy(&self.text[..end]).into_owned();
@@ -104,7 +116,7 @@ impl Response {
                         let field = line.split_once(": ");
                         match field {
                             Some(("data", text)) => {
-                                if form == Form::EventsOfLines && !data.is_empty() {
+                                if form == ResponseFormat::EventsOfLines && !data.is_empty() {
                                     data.push('\n');
                                 }
                                 data.push_str(text);
@@ -118,7 +130,7 @@ impl Response {
             for line in data.split('\n') {
                 let value = serde_json::from_str(line);
                 promise!(value.is_ok(), "lines are JSON", "{data:?}");
-                parts.push(Part::Message(value.unwrap_or_default(), id.clone()));
+                parts.push(ResponsePart::Message(value.unwrap_or_default(), id.clone()));
             }
         }
         Ok(())
@@ -139,7 +151,7 @@ mod tests {
         for step in 1..text.len() {
             let mut response = Response::default();
             let parts = text.chunks(step).flat_map(|bytes| {
-                let read = response.read(bytes, Form::Events);
+                let read = response.read(bytes, ResponseFormat::Events);
                 read.expect("good")
             });
             let parts: Vec<_> = parts.collect();

@@ -7,11 +7,11 @@ use std::sync::Once;
 use crate::Failure;
 use crate::action::Action;
 use crate::failure::Check;
-use crate::glue::Begin;
 use crate::report;
 use crate::setup::Setup;
+use crate::simulated_driver;
 use crate::trace::Trace;
-use crate::worker;
+use crate::worker_driver::StartWorkers;
 use crate::world::World;
 
 /// A world that broke a promise.
@@ -23,18 +23,18 @@ pub(crate) struct Broken {
 }
 
 /// Does the actions and ends the world.
-pub(crate) fn run(setup: &Setup, actions: &[Action]) -> Result<report::World, Broken> {
-    run_on(worker::begin, setup, actions, &mut |_, _| Ok(()))
+pub(crate) fn run(setup: &Setup, actions: &[Action]) -> Result<report::WorldSummary, Broken> {
+    run_on(simulated_driver::begin, setup, actions, &mut |_, _| Ok(()))
 }
 
 /// As [`run`], with workers that `begin` brings up; `watch` sees the trace before each step, before the
 /// end (`actions.len()`) and after it, and ends the world with an error.
 pub(crate) fn run_on(
-    begin: Begin,
+    begin: StartWorkers,
     setup: &Setup,
     actions: &[Action],
     watch: &mut dyn FnMut(usize, &mut Trace) -> Check,
-) -> Result<report::World, Broken> {
+) -> Result<report::WorldSummary, Broken> {
     let step = Cell::new(0);
     let world = || {
         let mut world = World::new(setup.clone(), begin)?;
@@ -47,10 +47,10 @@ pub(crate) fn run_on(
         watch(actions.len(), &mut world.ledger.trace)?;
         world.end()?;
         watch(actions.len() + 1, &mut world.ledger.trace)?;
-        Ok(report::World {
+        Ok(report::WorldSummary {
             hash: world.ledger.trace.hash(),
-            seen: world.ledger.seen,
-            as_bytes: world.process.lanes.as_bytes(),
+            coverage: world.ledger.seen,
+            serialized: world.process.lanes.as_bytes(),
         })
     };
     let ended = match caught(world) {

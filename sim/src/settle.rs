@@ -3,21 +3,21 @@
 use std::collections::BTreeSet;
 
 use fastrand::Rng;
-use veche_frontends::Shared;
-use veche_hub::{Answer, Outcome, Query, Question, SETTLED_MS};
+use veche_frontends::Context;
+use veche_hub::{ChannelQuery, HistoryQuery, HubReply, RESTORE_GRACE_MS, RequestOutcome};
 
 use crate::Failure;
 use crate::apps::BACK_END;
-use crate::back_end::Asked;
+use crate::back_end::BackEndRequest;
 use crate::channels::{CHANNELS, Kind};
 use crate::client::Client;
-use crate::driven::Driven;
+use crate::coverage::CoverageEvent;
+use crate::driven::DrivenWorker;
 use crate::failure::{Check, promise};
+use crate::frontend_config::TIMEOUTS_MS;
 use crate::phase::Phase;
-use crate::seen::Event;
 use crate::setup::FOREVER_MS;
-use crate::site::PATIENCE_MS;
-use crate::stall::Still;
+use crate::stall::StalledParts;
 use crate::subscription::State;
 use crate::world::{STREAM_BYTES, World, channel_name};
 
@@ -45,9 +45,9 @@ impl World {
             self.wait()?;
         }
         self.rest()?;
-        self.ledger.seen.note(Event::Settled);
+        self.ledger.seen.note(CoverageEvent::Settled);
         if self.peers.has_slow() {
-            self.ledger.seen.note(Event::SettledWithSlow);
+            self.ledger.seen.note(CoverageEvent::SettledWithSlow);
         }
         self.check_quiet()?;
         for channel in 0..CHANNELS.len() {
@@ -76,7 +76,7 @@ impl World {
             self.drop_client(id, false);
         }
         self.wait()?;
-        self.pass(SETTLED_MS);
+        self.advance_time(RESTORE_GRACE_MS);
         self.wait()?;
         for (channel, one) in CHANNELS.iter().enumerate() {
             if one.kind.has_presence() {
@@ -87,10 +87,17 @@ impl World {
         }
         for (number, worker) in self.process.workers.iter().enumerate() {
             check_empty(number, worker)?;
-            let Shared { hub, ports, .. } = worker.shared();
-            let left = hub.held().chain(ports.outboxes.held()).next();
+            let Context {
+                hub,
+                requests: ports,
+                ..
+            } = worker.shared();
+            let left = hub
+                .session_resources()
+                .chain(ports.outboxes.session_state_counts())
+                .next();
             promise!(left.is_none(), "nothing is held for nobody", "{left:?}");
-            let counts = hub.counts();
+            let counts = hub.gauges();
             let most = u64::from(counts.streams) * STREAM_BYTES;
             promise!(
                 self.setup.history_ttl_ms == FOREVER_MS || counts.history_bytes <= most,
@@ -114,20 +121,20 @@ impl World {
 
     /// Time passes until what only time ends is over.
     fn wait(&mut self) -> Check {
-        for _ in 0..PATIENCE_MS / STEP_MS {
+        for _ in 0..TIMEOUTS_MS / STEP_MS {
             self.rest()?;
-            self.pass(STEP_MS);
+            self.advance_time(STEP_MS);
         }
         self.rest()
     }
 
     /// Turns of all workers, and all bytes on their way, until nothing moves.
     pub(crate) fn rest(&mut self) -> Check {
-        self.rest_without(&Still::default())
+        self.rest_without(&StalledParts::default())
     }
 
     /// The same while something stands still: until all else waits for that.
-    pub(crate) fn rest_without(&mut self, still: &Still) -> Check {
+    pub(crate) fn rest_without(&mut self, still: &StalledParts) -> Check {
         for _ in 0..ROUNDS_MAX {
             let mut moved = false;
             for id in self.network.links.keys().copied().collect::<Vec<_>>() {
@@ -166,13 +173,17 @@ impl World {
         let is_read =
             !self.peers.has_slow() && self.network.links.values().all(|link| link.has_client);
         for (number, worker) in self.process.workers.iter().enumerate() {
-            let Shared { hub, ports, .. } = worker.shared();
-            let outboxes = ports.outboxes.under_way().filter(|_| is_read);
-            let ports = ports.under_way().chain(outboxes);
+            let Context {
+                hub,
+                requests: ports,
+                ..
+            } = worker.shared();
+            let outboxes = ports.outboxes.queue_lengths().filter(|_| is_read);
+            let ports = ports.queue_lengths().chain(outboxes);
             let mut all = hub
-                .under_way()
+                .pending_work()
                 .chain(ports)
-                .chain(worker.shared().waiting());
+                .chain(worker.shared().waiting_counts());
             let left = all.next();
             promise!(
                 left.is_none(),
@@ -190,32 +201,32 @@ impl World {
     }
 
     /// Asks a channel's home, and waits for the answer.
-    fn inquire(&mut self, channel: usize, question: Question) -> Result<Answer, Failure> {
-        let ticket = self.ticket(Asked::Question);
+    fn inquire(&mut self, channel: usize, question: ChannelQuery) -> Result<HubReply, Failure> {
+        let ticket = self.ticket(BackEndRequest::Question);
         let worker = &mut self.process.workers[0];
         let shared = worker.shared_mut();
         let name = channel_name(channel);
         let to = (BACK_END, ticket);
         match shared
             .hub
-            .ask(to, name, question.clone(), &mut shared.ports)
+            .query(to, name, question.clone(), &mut shared.requests)
         {
-            Outcome::Done(answer) => return Ok(answer),
-            Outcome::Pending => self.rest()?,
+            RequestOutcome::Done(answer) => return Ok(answer),
+            RequestOutcome::Pending => self.rest()?,
         }
-        match self.back_end.heard.pop() {
+        match self.back_end.query_replies.pop() {
             Some((number, answer)) if number == ticket.0 as usize => Ok(answer),
             other => {
                 promise!(false, "questions are answered", "{question:?}: {other:?}");
-                Ok(Answer::Subscribed(None))
+                Ok(HubReply::Subscribed(None))
             }
         }
     }
 
     /// The names of those who are in a channel, as its home has it.
     fn present(&mut self, channel: usize) -> Result<BTreeSet<String>, Failure> {
-        let answer = self.inquire(channel, Question::Presence)?;
-        let Answer::Presence(Ok(clients)) = &answer else {
+        let answer = self.inquire(channel, ChannelQuery::Presence)?;
+        let HubReply::Presence(Ok(clients)) = &answer else {
             promise!(false, "questions are answered", "{answer:?}");
             return Ok(BTreeSet::new());
         };
@@ -237,10 +248,10 @@ impl World {
         for client in self.peers.clients.iter().filter(|client| client.reads) {
             let is_quiet = match client.phase {
                 Phase::Offline | Phase::Closing => true,
-                Phase::Online => client.owed.is_empty(),
-                Phase::Shaking | Phase::Connecting => false,
+                Phase::Online => client.pending.is_empty(),
+                Phase::Handshaking | Phase::Connecting => false,
             };
-            let owed = client.owed.front().map(|owed| &owed.command);
+            let owed = client.pending.front().map(|owed| &owed.command);
             promise!(
                 is_quiet,
                 "commands are answered",
@@ -255,7 +266,7 @@ impl World {
             };
             if kind == Kind::Wild {
                 subscription
-                    .overhearing
+                    .wildcard_view
                     .check(client.number, &self.ledger)?;
                 continue;
             }
@@ -268,7 +279,7 @@ impl World {
                 client.number
             );
         }
-        if kind.remembers() {
+        if kind.has_history() {
             self.check_top(channel)?;
         }
         if kind == Kind::State {
@@ -300,7 +311,7 @@ impl World {
     /// Everybody is where their channels are.
     pub(crate) fn check_tops(&mut self) -> Check {
         for (channel, one) in CHANNELS.iter().enumerate() {
-            if one.kind.remembers() {
+            if one.kind.has_history() {
                 self.check_top(channel)?;
             }
         }
@@ -311,15 +322,15 @@ impl World {
     fn check_top(&mut self, channel: usize) -> Check {
         let name = CHANNELS[channel].name;
         let known = self.ledger.known(channel);
-        let answer = self.inquire(channel, Question::History(Query::default()))?;
-        let Answer::History(Ok(page)) = &answer else {
+        let answer = self.inquire(channel, ChannelQuery::History(HistoryQuery::default()))?;
+        let HubReply::History(Ok(page)) = &answer else {
             promise!(false, "questions are answered", "{answer:?}");
             return Ok(());
         };
         let place = (page.position.epoch.bits(), page.position.offset);
         let life = self.ledger.life;
         self.ledger.check_position(channel, known, place, life)?;
-        self.ledger.told(channel, place, life)?;
+        self.ledger.note_position(channel, place, life)?;
         self.ledger.settled(channel, place);
         for client in self.subscribers(channel) {
             let there = client.subscriptions.get(&channel).map(|one| one.place);
@@ -355,7 +366,7 @@ impl World {
             let Some(subscription) = client.subscriptions.get(&channel) else {
                 continue;
             };
-            let mut roster = subscription.roster.iter();
+            let mut roster = subscription.members.iter();
             let wrong = roster.find(|(name, is_in)| present.contains(*name) != **is_in);
             promise!(
                 wrong.is_none(),
@@ -369,7 +380,7 @@ impl World {
 }
 
 /// Nothing is left of connections that are gone.
-fn check_empty(number: usize, worker: &Driven) -> Check {
+fn check_empty(number: usize, worker: &DrivenWorker) -> Check {
     let (connections, stats) = (worker.connections(), &worker.shared().stats);
     let (sessions, counted) = (stats.sessions.read(), stats.connections.read());
     promise!(
@@ -377,7 +388,7 @@ fn check_empty(number: usize, worker: &Driven) -> Check {
         "connections end",
         "{connections} connections, {counted} of them counted, and {sessions} sessions of worker {number}"
     );
-    let counts = worker.shared().hub.counts();
+    let counts = worker.shared().hub.gauges();
     let left = [
         counts.channels,
         counts.users,

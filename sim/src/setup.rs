@@ -2,8 +2,8 @@
 
 use fastrand::Rng;
 
-use crate::carrier::{Carrier, Decides};
 use crate::channels::Kind;
+use crate::client_transport::{ClientTransport, HookRoute};
 
 /// The sizes and limits of one world.
 #[derive(Clone, Debug)]
@@ -190,19 +190,19 @@ impl Setup {
         self.deltas >> (client % 64) & 1 == 1
     }
 
-    pub(crate) fn decides(&self, client: usize) -> Decides {
+    pub(crate) fn decides(&self, client: usize) -> HookRoute {
         match self.decides >> (client % 32 * 2) & 3 {
-            2 => Decides::BackEnd,
-            3 => Decides::App,
-            _ => Decides::Nobody,
+            2 => HookRoute::BackEnd,
+            3 => HookRoute::App,
+            _ => HookRoute::NoHook,
         }
     }
 
-    pub(crate) fn carrier(&self, client: usize) -> Carrier {
+    pub(crate) fn carrier(&self, client: usize) -> ClientTransport {
         match self.carriers >> (client % 32 * 2) & 3 {
-            2 => Carrier::Lines,
-            3 => Carrier::Events,
-            _ => Carrier::WebSocket,
+            2 => ClientTransport::Lines,
+            3 => ClientTransport::Events,
+            _ => ClientTransport::WebSocket,
         }
     }
 

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_breaks_the_same_promise_is_left() {
+    fn only_actions_that_break_the_same_promise_remain() {
         let mut all = actions(&Setup::new(1), 500);
         let first = Action::Advance { ms: 60_001 };
         let second = Action::Advance { ms: 60_002 };

@@ -3,23 +3,23 @@
 //!
 //! Each begins when the world is at rest, so that it is known what is concerned, and lets it come to rest again.
 
-mod goes_on;
 mod late;
 mod others;
+mod progress;
 
 use std::collections::BTreeSet;
 
 use fastrand::Rng;
 
 use crate::action::Action;
-use crate::caller::Call;
+use crate::api_client::BackEndCall;
 use crate::channels::{CHANNELS, Kind};
+use crate::coverage::CoverageEvent;
 use crate::failure::Check;
+use crate::fairness::FairnessCheck;
 use crate::network::LinkId;
 use crate::phase::Phase;
-use crate::seen::Event;
 use crate::setup::pick;
-use crate::watch::Watch;
 use crate::world::{World, channel_name};
 
 /// What stands still.
@@ -49,13 +49,13 @@ pub(crate) const STALLS: [Stall; 6] = [
 
 /// What is left out while a world comes to rest.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Still {
+pub(crate) struct StalledParts {
     pub(crate) worker: Option<usize>,
     pub(crate) is_log: bool,
 }
 
 /// Subscribers of a channel at one worker up to which it serves all of them at once.
-const FEW: usize = 16;
+const IMMEDIATE_MAX: usize = 16;
 
 /// Publications of one channel that are to wait, at most.
 const WAITING_MAX: usize = 20;
@@ -67,7 +67,7 @@ const SLOW_ROUNDS: usize = 40;
 const KEPT_BYTES: usize = 80;
 
 /// What a worker that has no turn concerns.
-struct Concerned {
+struct Affected {
     /// By channel: its home, and the workers with subscribers.
     homes: Vec<usize>,
     heard: Vec<BTreeSet<usize>>,
@@ -77,13 +77,13 @@ struct Concerned {
     sources: BTreeSet<(usize, usize)>,
 }
 
-impl Concerned {
-    fn is_free(&self, channel: usize, still: &Still) -> bool {
+impl Affected {
+    fn is_free(&self, channel: usize, still: &StalledParts) -> bool {
         let home = self.homes[channel];
         let kind = CHANNELS[channel].kind;
         Some(home) != still.worker
             && self.heard[channel].is_disjoint(&self.lanes[home])
-            && (!still.is_log || !kind.remembers())
+            && (!still.is_log || !kind.has_history())
     }
 
     fn has_room(&self, from: usize, channel: usize) -> bool {
@@ -136,7 +136,7 @@ impl World {
         let hears = |one: usize| one == channel || is_news && CHANNELS[one].kind == Kind::Wild;
         let clients = self.peers.clients.iter().filter(|client| {
             let mut subscribed = client.subscriptions.keys().chain(&client.wants);
-            subscribed.any(|one| hears(*one)) || client.given().any(hears)
+            subscribed.any(|one| hears(*one)) || client.server_channels().any(hears)
         });
         let listeners = self.peers.listeners.iter();
         let listeners = listeners.filter(|listener| listener.channels().any(hears));
@@ -149,9 +149,9 @@ impl World {
         links.filter_map(|link| self.worker_of(link)).collect()
     }
 
-    fn concerned(&self) -> Concerned {
+    fn concerned(&self) -> Affected {
         let workers = self.process.workers.len();
-        Concerned {
+        Affected {
             homes: (0..CHANNELS.len()).map(|one| self.home(one)).collect(),
             heard: (0..CHANNELS.len()).map(|one| self.heard(one)).collect(),
             lanes: vec![BTreeSet::new(); workers],
@@ -160,7 +160,7 @@ impl World {
     }
 
     fn has_stalled(&self, home: usize) -> bool {
-        self.process.workers[home].shared().hub.counts().stalled > 0
+        self.process.workers[home].shared().hub.gauges().stalled > 0
     }
 
     /// A worker has no turn; then it takes one message in each.
@@ -171,7 +171,7 @@ impl World {
         if awake.is_empty() {
             return Ok(());
         }
-        let still = Still {
+        let still = StalledParts {
             worker: Some(asleep),
             is_log: false,
         };
@@ -208,24 +208,24 @@ impl World {
             .copied()
             .filter(|home| self.has_stalled(*home))
             .collect();
-        let went_on = self.all_goes_on(&concerned, &awake, &still, random)?;
+        let went_on = self.check_progress(&concerned, &awake, &still, random)?;
         if went_on.iter().any(|home| stalled.contains(home)) {
-            self.ledger.seen.note(Event::WentOn);
+            self.ledger.seen.note(CoverageEvent::WentOn);
         }
         self.wake_slowly(asleep, &awake, &waiting, &concerned, random)
     }
 
     /// Looks from now on at the order in which a worker gets what is published.
-    fn watch(&mut self, to: usize, concerned: &Concerned) {
+    fn watch(&mut self, to: usize, concerned: &Affected) {
         // Where many are subscribed, room in queues is waited for, which is none of the lane's.
-        let is_small = self.peers.clients.len() + self.peers.listening() <= FEW;
+        let is_small = self.peers.clients.len() + self.peers.listening() <= IMMEDIATE_MAX;
         let watched = (0..CHANNELS.len()).filter(|one| {
             let kind = CHANNELS[*one].kind;
-            let is_logged = self.setup.is_logged && kind.remembers();
+            let is_logged = self.setup.is_logged && kind.has_history();
             // What waits for a decision does not wait for the lane.
             is_small
                 && !is_logged
-                && !kind.is_decided()
+                && !kind.is_hooked()
                 && kind != Kind::State
                 && concerned.heard[*one].contains(&to)
         });
@@ -234,7 +234,7 @@ impl World {
             .peers_of(to)
             .all(|(phase, reads)| phase == Phase::Online && reads);
         let watched = watched.filter(|_| is_known);
-        self.process.lanes.watch = Some(Watch::new(to, watched.collect()));
+        self.process.lanes.watch = Some(FairnessCheck::new(to, watched.collect()));
     }
 
     /// How far those are that are connected to a worker, and whether they read.
@@ -254,7 +254,7 @@ impl World {
 
     fn check_watch(&self) -> Check {
         let watch = self.process.lanes.watch.as_ref();
-        watch.map_or(Ok(()), Watch::check)
+        watch.map_or(Ok(()), FairnessCheck::check)
     }
 
     /// A worker that had no turn takes one message in each, and others want to publish to it meanwhile.
@@ -263,15 +263,15 @@ impl World {
         slow: usize,
         awake: &[usize],
         waiting: &[usize],
-        concerned: &Concerned,
+        concerned: &Affected,
         random: &mut Rng,
     ) -> Check {
         let is_waited_for = |world: &Self| {
             let watch = world.process.lanes.watch.as_ref();
-            watch.is_some_and(Watch::is_waited_for)
+            watch.is_some_and(FairnessCheck::is_waited_for)
         };
         if is_waited_for(self) {
-            self.ledger.seen.note(Event::WaitedInLine);
+            self.ledger.seen.note(CoverageEvent::WaitedInLine);
         }
         let heard: Vec<_> = (0..CHANNELS.len())
             .filter(|one| {
@@ -289,7 +289,7 @@ impl World {
             for caller in 0..self.peers.callers.len() {
                 let channel = *pick(random, &heard);
                 let home = concerned.homes[channel];
-                self.call(caller, home as u8, Call::Publish(0), channel);
+                self.call(caller, home as u8, BackEndCall::Publish(0), channel);
             }
             for client in 0..self.peers.clients.len() {
                 let channel = *pick(random, &heard) as u8;

@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use crate::Failure;
 use crate::channels::{CHANNELS, Kind};
+use crate::coverage::CoverageEvent;
 use crate::data::{number_in, number_in_text};
 use crate::failure::{Check, promise};
 use crate::fossil;
-use crate::ledger::{Ledger, Place, Source};
-use crate::overhearing::Overhearing;
-use crate::seen::Event;
+use crate::ledger::{Ledger, RawPosition, Source};
+use crate::wildcard_view::WildcardView;
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,15 +27,15 @@ pub(crate) struct Subscription {
     channel: usize,
     pub(crate) state: State,
     /// Up to where it has heard everything, where the channel remembers.
-    pub(crate) place: Place,
+    pub(crate) place: RawPosition,
     /// Publications with this number or a later one were published when it was there already.
     pub(crate) from_number: u64,
     pub(crate) numbers: BTreeSet<u64>,
     latest_by_source: BTreeMap<Source, u64>,
     /// Who came or went last, by name.
-    pub(crate) roster: BTreeMap<String, bool>,
+    pub(crate) members: BTreeMap<String, bool>,
     /// Where it is to a namespace as a whole.
-    pub(crate) overhearing: Overhearing,
+    pub(crate) wildcard_view: WildcardView,
     /// It was agreed that publications may come as what has changed alone.
     pub(crate) has_deltas: bool,
     /// The data that came last, where that is agreed.
@@ -51,19 +51,19 @@ impl Subscription {
             from_number: 0,
             numbers: BTreeSet::new(),
             latest_by_source: BTreeMap::new(),
-            roster: BTreeMap::new(),
-            overhearing: Overhearing::default(),
+            members: BTreeMap::new(),
+            wildcard_view: WildcardView::default(),
             has_deltas: false,
             latest: None,
         }
     }
 
     /// The reply has come; what it brought is in `numbers`.
-    pub(crate) fn begin(&mut self, place: Place, ledger: &Ledger) {
+    pub(crate) fn begin(&mut self, place: RawPosition, ledger: &Ledger) {
         self.state = State::Live;
         self.place = place;
         self.from_number = ledger.next_number(self.channel);
-        self.overhearing.begin(ledger);
+        self.wildcard_view.begin(ledger);
     }
 
     /// The channel and the number of a publication, which may be told as what has changed alone.
@@ -87,7 +87,7 @@ impl Subscription {
             );
             let made = fossil::apply(latest.unwrap_or_default().as_bytes(), text.as_bytes())?;
             text = String::from_utf8_lossy(&made).into_owned();
-            ledger.seen.note(Event::Changed);
+            ledger.seen.note(CoverageEvent::Changed);
         }
         let found = number_in_text(&text);
         self.latest = Some(text);
@@ -95,7 +95,7 @@ impl Subscription {
     }
 
     /// A publication of a namespace that is heard as a whole.
-    pub(crate) fn overheard(
+    pub(crate) fn wildcard_published(
         &mut self,
         channel: usize,
         number: u64,
@@ -109,7 +109,7 @@ impl Subscription {
             "{number} of {channel}"
         );
         let heard = (channel, number);
-        self.overhearing.heard(heard, named, life, ledger)
+        self.wildcard_view.heard(heard, named, life, ledger)
     }
 
     /// A publication, live.
@@ -127,14 +127,14 @@ impl Subscription {
             "{number} in {name}"
         );
         let (epoch, before) = self.place;
-        if CHANNELS[self.channel].kind.remembers() {
+        if CHANNELS[self.channel].kind.has_history() {
             promise!(
                 offset == before + 1,
                 "publications have no gap",
                 "{name}: {offset} behind {before}, epoch {epoch:x}"
             );
             self.place = (epoch, offset);
-            ledger.placed(self.channel, number, self.place, life)?;
+            ledger.note_publication_position(self.channel, number, self.place, life)?;
         } else {
             promise!(
                 offset == 0,
@@ -148,7 +148,7 @@ impl Subscription {
     /// A publication, live or recovered.
     pub(crate) fn take(&mut self, number: u64, ledger: &Ledger) -> Check {
         let name = CHANNELS[self.channel].name;
-        let source = ledger.heard(self.channel, number)?;
+        let source = ledger.note_delivery(self.channel, number)?;
         promise!(
             self.numbers.insert(number),
             "everything comes once",
@@ -171,7 +171,7 @@ impl Subscription {
             "the reply comes before what follows from it",
             "{client} in {name}"
         );
-        let before = self.roster.insert(client.to_owned(), is_in);
+        let before = self.members.insert(client.to_owned(), is_in);
         // Where users have time to come back, connections come and go untold.
         promise!(
             CHANNELS[self.channel].kind != Kind::Chat || before != Some(is_in),
@@ -201,7 +201,7 @@ mod tests {
     use crate::setup::Setup;
 
     #[test]
-    fn a_channel_is_heard_without_gap_and_in_order() {
+    fn a_channel_is_received_without_gap_and_in_order() {
         for (heard, broken) in [
             (&[(0, 4), (2, 5), (1, 6)][..], ""),
             (&[(0, 4), (1, 6)], "publications have no gap"),

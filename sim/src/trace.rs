@@ -66,7 +66,7 @@ impl Trace {
     }
 
     /// Counts a value that was noted, and keeps it in words if they are wanted.
-    pub(crate) fn say(&mut self, value: &impl Debug) {
+    pub(crate) fn count_output(&mut self, value: &impl Debug) {
         self.outputs += 1;
         if let Some(words) = &mut self.words {
             words.push(format!("{value:?}"));

@@ -1,13 +1,13 @@
 //! The transports of one worker, as a driver of the server promises them: queues, timers, pauses, closes that are told.
 //!
 //! What happens to a transport is put in; what there is to tell is taken out in an order without chance, which is that of
-//! `veche_net::Simulated` where that has none either. Bytes go no further: what a transport has taken is an [`Output`].
+//! `veche_net::Simulated` where that has none either. Bytes go no further: what a transport has taken is an [`WorkerOutput`].
 
 use std::collections::{BTreeSet, VecDeque};
 
 use veche_hub::ConnectionId;
 
-use crate::glue::{Arrival, Output, RECEIVE_BYTES_MAX};
+use crate::worker_driver::{RECEIVE_BYTES_MAX, TransportInput, WorkerOutput};
 
 /// See the module's text.
 pub(crate) struct Transports {
@@ -22,7 +22,7 @@ pub(crate) struct Transports {
     /// Listeners that take none.
     closed: BTreeSet<u16>,
     /// Connected, which was not told.
-    taken_up: Vec<ConnectionId>,
+    accepted_dials: Vec<ConnectionId>,
 }
 
 struct Transport {
@@ -49,7 +49,7 @@ struct Transport {
 }
 
 /// What left a transport.
-pub(crate) struct Left {
+pub(crate) struct SentBuffers {
     pub(crate) id: ConnectionId,
     /// Buffers that it is done with.
     pub(crate) buffers: Vec<Vec<u8>>,
@@ -57,7 +57,7 @@ pub(crate) struct Left {
 }
 
 /// What a transport tells of its peer.
-pub(crate) enum Heard {
+pub(crate) enum PeerEvent {
     Bytes(Vec<u8>),
     Fin,
     Closed { is_reset: bool },
@@ -74,7 +74,7 @@ impl Transports {
             last_generation: 0,
             dialed: VecDeque::new(),
             closed: BTreeSet::new(),
-            taken_up: Vec::new(),
+            accepted_dials: Vec::new(),
         }
     }
 
@@ -140,27 +140,27 @@ impl Transports {
     }
 
     /// Something happens at it; whether there is something to tell.
-    pub(crate) fn put(&mut self, id: ConnectionId, arrival: Arrival) -> bool {
+    pub(crate) fn put(&mut self, id: ConnectionId, arrival: TransportInput) -> bool {
         let Some(transport) = self.get(id) else {
             return false;
         };
         match arrival {
-            Arrival::Bytes(bytes) => {
+            TransportInput::Bytes(bytes) => {
                 debug_assert!(bytes.len() <= RECEIVE_BYTES_MAX, "a piece that is too long");
                 transport.pieces.push_back(bytes);
             }
-            Arrival::Fin => transport.is_finished = true,
-            Arrival::Reset => {
+            TransportInput::Fin => transport.is_finished = true,
+            TransportInput::Reset => {
                 transport.pieces.clear();
                 transport.closing.get_or_insert(true);
             }
-            Arrival::Room(bytes) => {
+            TransportInput::Room(bytes) => {
                 transport.room += bytes;
                 return transport.unsent > 0 && transport.closing.is_none();
             }
-            Arrival::TakenUp => {
+            TransportInput::Connected => {
                 if transport.is_connecting && transport.closing.is_none() {
-                    self.taken_up.push(id);
+                    self.accepted_dials.push(id);
                 }
             }
         }
@@ -184,7 +184,7 @@ impl Transports {
 
     /// Those that are connected, which is told once.
     pub(crate) fn connected(&mut self) -> Vec<ConnectionId> {
-        let mut taken_up = std::mem::take(&mut self.taken_up);
+        let mut taken_up = std::mem::take(&mut self.accepted_dials);
         taken_up.retain(|id| {
             let transport = self.live(*id);
             transport.is_some_and(|one| std::mem::take(&mut one.is_connecting))
@@ -193,7 +193,7 @@ impl Transports {
     }
 
     /// What was sent leaves, as far as there is room.
-    pub(crate) fn drain(&mut self, out: &mut Vec<Output>) -> Vec<Left> {
+    pub(crate) fn drain(&mut self, out: &mut Vec<WorkerOutput>) -> Vec<SentBuffers> {
         let low = self.low_water_bytes;
         let mut left = Vec::new();
         for transport in self.all.iter_mut().flatten() {
@@ -218,12 +218,12 @@ impl Transports {
             }
             let has_drained = transport.was_high && transport.unsent <= low;
             transport.was_high &= !has_drained;
-            out.push(Output::Sent {
+            out.push(WorkerOutput::Sent {
                 id: transport.id,
                 bytes: taken,
                 unsent: transport.unsent,
             });
-            left.push(Left {
+            left.push(SentBuffers {
                 id: transport.id,
                 buffers,
                 has_drained,
@@ -252,7 +252,7 @@ impl Transports {
     }
 
     /// The next thing that one tells of its peer. After its end it is none any more.
-    pub(crate) fn hear(&mut self, id: ConnectionId) -> Option<Heard> {
+    pub(crate) fn poll_peer(&mut self, id: ConnectionId) -> Option<PeerEvent> {
         if self.dialed.iter().any(|(dialed, _)| *dialed == id) {
             return None;
         }
@@ -260,16 +260,16 @@ impl Transports {
         if let Some(is_reset) = transport.closing {
             self.all[id.index as usize] = None;
             self.free.push(id.index);
-            return Some(Heard::Closed { is_reset });
+            return Some(PeerEvent::Closed { is_reset });
         }
         if transport.is_connecting || transport.is_paused || transport.has_ended {
             return None;
         }
         if let Some(piece) = transport.pieces.pop_front() {
-            return Some(Heard::Bytes(piece));
+            return Some(PeerEvent::Bytes(piece));
         }
         transport.has_ended = transport.is_finished;
-        transport.has_ended.then_some(Heard::Fin)
+        transport.has_ended.then_some(PeerEvent::Fin)
     }
 
     /// Sends a buffer; it comes back if all of it has left.
@@ -277,7 +277,7 @@ impl Transports {
         &mut self,
         id: ConnectionId,
         buffer: Vec<u8>,
-        out: &mut Vec<Output>,
+        out: &mut Vec<WorkerOutput>,
     ) -> Option<Vec<u8>> {
         let low = self.low_water_bytes;
         let Some(transport) = self.live(id).filter(|transport| !transport.is_shut_down) else {
@@ -302,7 +302,7 @@ impl Transports {
             transport.queue.push_back(buffer);
         }
         let unsent = transport.unsent;
-        out.push(Output::Sent { id, bytes, unsent });
+        out.push(WorkerOutput::Sent { id, bytes, unsent });
         back
     }
 

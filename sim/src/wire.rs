@@ -1,7 +1,9 @@
 //! A client's side of the wire: its handshake, frames and lines, or Protobuf instead of lines.
 
 use serde_json::Value;
-use veche_proto::websocket::{self, Codecs, Decoder, Event, Limits, MessageKind, Opcode, Role};
+use veche_proto::websocket::{
+    self, Codecs, Decoder, FrameEvent, MessageKind, MessageLimits, Opcode, Role,
+};
 
 use crate::Failure;
 use crate::failure::promise;
@@ -10,7 +12,7 @@ use crate::protobuf;
 const MASK: Option<[u8; 4]> = Some([0x12, 0x34, 0x56, 0x78]);
 
 /// A long answer comes in a fragment for each slice of 32 KiB.
-const LIMITS: Limits = Limits {
+const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 1 << 24,
     fragments_max: (1 << 24) / (32 << 10),
     inflate_ratio_max: 0,
@@ -25,7 +27,7 @@ pub(crate) enum Encoding {
 
 /// What came.
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum ServerFrame {
     /// The handshake was answered so.
     Status(u16),
     /// A line of a message, or the same as Protobuf.
@@ -57,7 +59,7 @@ impl Reader {
     }
 
     /// Understands what has come.
-    pub(crate) fn read(&mut self, mut bytes: Vec<u8>) -> Result<Vec<Said>, Failure> {
+    pub(crate) fn read(&mut self, mut bytes: Vec<u8>) -> Result<Vec<ServerFrame>, Failure> {
         let mut said = Vec::new();
         if let Some(head) = &mut self.head {
             head.extend_from_slice(&bytes);
@@ -70,7 +72,7 @@ impl Reader {
                 .and_then(|rest| rest.get(..3));
             let status = status.and_then(|status| status.parse().ok());
             promise!(status.is_some(), "responses are HTTP", "{line:?}");
-            said.push(Said::Status(status.unwrap_or_default()));
+            said.push(ServerFrame::Status(status.unwrap_or_default()));
             bytes = head.split_off(end + 4);
             self.head = None;
             self.is_refused = status != Some(101);
@@ -86,7 +88,7 @@ impl Reader {
                 detail: format!("{error:?}"),
             })?;
             match event {
-                Some(Event::Message { kind, data }) => {
+                Some(FrameEvent::Message { kind, data }) => {
                     let is_binary = kind == MessageKind::Binary;
                     promise!(
                         is_binary == (self.encoding == Encoding::Protobuf),
@@ -94,7 +96,7 @@ impl Reader {
                         "{data:?}"
                     );
                     if is_binary {
-                        said.extend(protobuf::replies(data)?.into_iter().map(Said::Line));
+                        said.extend(protobuf::replies(data)?.into_iter().map(ServerFrame::Line));
                         rest = &mut rest[taken..];
                         continue;
                     }
@@ -103,13 +105,13 @@ impl Reader {
                             name: "lines are JSON".to_owned(),
                             detail: format!("{error}: {}", String::from_utf8_lossy(line)),
                         })?;
-                        said.push(Said::Line(value));
+                        said.push(ServerFrame::Line(value));
                     }
                 }
-                Some(Event::Ping(data)) => said.push(Said::Ping(data.to_vec())),
-                Some(Event::Pong(_)) => {}
-                Some(Event::Close { code, reason }) => {
-                    said.push(Said::Close(code, reason.to_owned()));
+                Some(FrameEvent::Ping(data)) => said.push(ServerFrame::Ping(data.to_vec())),
+                Some(FrameEvent::Pong(_)) => {}
+                Some(FrameEvent::Close { code, reason }) => {
+                    said.push(ServerFrame::Close(code, reason.to_owned()));
                 }
                 None => {}
             }

@@ -4,7 +4,7 @@
 //! themselves neither time nor bytes move.
 
 use fastrand::Rng;
-use veche_frontends::{Now, Shared};
+use veche_frontends::{Context, Now};
 use veche_hub::{ChannelName, ConnectionId};
 use veche_worker::TurnState;
 
@@ -12,20 +12,22 @@ use crate::Failure;
 use crate::action::{Action, PAUSE_MS};
 use crate::back_end::BackEnd;
 use crate::channels::{CHANNELS, COMMON};
-use crate::client::OWED_MAX;
-use crate::decider::Decisions;
+use crate::client::PENDING_MAX;
+use crate::coverage::CoverageEvent;
 use crate::disk::Disk;
 use crate::drain::Drain;
 use crate::failure::{Check, promise};
-use crate::glue::{Arrival, Begin, Output, RECEIVE_BYTES_MAX, Told};
+use crate::frontend_config;
+use crate::hooks::HookRequests;
 use crate::ledger::Ledger;
 use crate::network::{LinkId, Network};
 use crate::peers::Peers;
 use crate::phase::Phase;
 use crate::process::Process;
-use crate::seen::Event;
 use crate::setup::Setup;
-use crate::site;
+use crate::worker_driver::{
+    RECEIVE_BYTES_MAX, StartWorkers, TransportEvent, TransportInput, WorkerOutput,
+};
 
 /// Milliseconds since 1970 at the beginning.
 pub(crate) const WALL_MS: u64 = 1_800_000_000_000;
@@ -41,7 +43,7 @@ const REPLY_BYTES: usize = 10_000;
 
 pub(crate) struct World {
     pub(crate) setup: Setup,
-    begin: Begin,
+    begin: StartWorkers,
     pub(crate) now_ms: u64,
     pub(crate) process: Process,
     pub(crate) network: Network,
@@ -49,15 +51,15 @@ pub(crate) struct World {
     pub(crate) ledger: Ledger,
     pub(crate) disk: Option<Disk>,
     pub(crate) back_end: BackEnd,
-    pub(crate) decisions: Decisions,
+    pub(crate) decisions: HookRequests,
     /// The process goes away.
     pub(crate) drain: Option<Drain>,
 }
 
 impl World {
     /// A world whose workers are brought up by `begin`.
-    pub(crate) fn new(setup: Setup, begin: Begin) -> Result<Self, Failure> {
-        site::count_anew();
+    pub(crate) fn new(setup: Setup, begin: StartWorkers) -> Result<Self, Failure> {
+        frontend_config::count_anew();
         let now_ms = 1_000_000;
         let mut disk = setup.is_logged.then(Disk::default);
         let now = now(now_ms);
@@ -72,7 +74,7 @@ impl World {
             ledger: Ledger::new(&setup, now_ms),
             disk,
             back_end: BackEnd::default(),
-            decisions: Decisions::default(),
+            decisions: HookRequests::default(),
             drain: None,
             setup,
         })
@@ -98,7 +100,7 @@ impl World {
                 None => Ok(()),
             },
             Action::Advance { ms } => {
-                self.pass(ms.into());
+                self.advance_time(ms.into());
                 Ok(())
             }
             Action::Connect { client, worker } => {
@@ -119,7 +121,7 @@ impl World {
                 self.call(caller.into(), worker, call, channel.into());
                 Ok(())
             }
-            Action::Read { client, reads } => {
+            Action::SetReading { client, reads } => {
                 self.peers.set_reads(client.into(), reads);
                 Ok(())
             }
@@ -132,16 +134,16 @@ impl World {
             Action::Pause => {
                 self.wait_for_drain()?;
                 self.rest()?;
-                self.pass(PAUSE_MS);
+                self.advance_time(PAUSE_MS);
                 Ok(())
             }
-            Action::Again { channel, is_older } => self.push_again(channel.into(), is_older),
-            Action::Look {
+            Action::PublishAgain { channel, is_older } => self.push_again(channel.into(), is_older),
+            Action::ReadHistory {
                 worker,
                 channel,
                 limit,
                 is_reverse,
-            } => self.look(self.worker(worker), channel.into(), limit, is_reverse),
+            } => self.read_history(self.worker(worker), channel.into(), limit, is_reverse),
             Action::Clear { worker, channel } => self.clear(self.worker(worker), channel.into()),
             Action::Cut {
                 link,
@@ -153,7 +155,7 @@ impl World {
                 }
                 Ok(())
             }
-            Action::Kick { worker, user } => self.kick(self.worker(worker), user),
+            Action::Disconnect { worker, user } => self.kick(self.worker(worker), user),
             Action::Commit { worker, batches } => {
                 let worker = self.worker(worker);
                 for _ in 0..batches {
@@ -168,8 +170,8 @@ impl World {
                 self.dial(worker, salt);
                 Ok(())
             }
-            Action::Say { server, closes } => {
-                self.say(server.into(), closes);
+            Action::ServerSend { server, closes } => {
+                self.server_send(server.into(), closes);
                 Ok(())
             }
             Action::Forge {
@@ -235,7 +237,7 @@ impl World {
         usize::from(number) % self.peers.clients.len()
     }
 
-    pub(crate) fn pass(&mut self, ms: u64) {
+    pub(crate) fn advance_time(&mut self, ms: u64) {
         self.now_ms += ms;
         self.ledger.now_ms = self.now_ms;
     }
@@ -248,7 +250,7 @@ impl World {
         if self.peers.clients[number].phase != Phase::Offline || self.drain.is_some() {
             return;
         }
-        let id = self.open(number, worker, site::PUBLIC);
+        let id = self.open(number, worker, frontend_config::PUBLIC);
         self.peers.clients[number].connect(id, self.ledger.life, &self.ledger);
         self.send(number);
     }
@@ -261,7 +263,7 @@ impl World {
         let mut out = Vec::new();
         let session = self.process.workers[worker].accept(listener, room, now, &mut out);
         self.network.attach(id, worker, session);
-        self.carry(worker, out);
+        self.apply_outputs(worker, out);
         id
     }
 
@@ -284,53 +286,57 @@ impl World {
     /// The server's end of a link is gone, and it knows.
     pub(crate) fn drop_server(&mut self, id: LinkId) {
         if let Some((worker, session)) = self.network.detach(id) {
-            self.arrive(worker, session, Arrival::Reset);
+            self.arrive(worker, session, TransportInput::Reset);
         }
         self.network.forget_if_over(id);
     }
 
     /// Something happens at a transport of a worker.
-    fn arrive(&mut self, worker: usize, session: ConnectionId, arrival: Arrival) {
+    fn arrive(&mut self, worker: usize, session: ConnectionId, arrival: TransportInput) {
         let now = self.now();
         let mut out = Vec::new();
         self.process.workers[worker].arrive(session, arrival, now, &mut out);
-        self.carry(worker, out);
+        self.apply_outputs(worker, out);
     }
 
     /// What transports of a worker do outside of its turns. Only a turn asks for more than that.
-    fn carry(&mut self, worker: usize, out: Vec<Output>) {
+    fn apply_outputs(&mut self, worker: usize, out: Vec<WorkerOutput>) {
         for output in out {
             output.note(&mut self.ledger.trace);
-            self.carry_one(worker, output);
+            self.apply_transport_output(worker, output);
         }
     }
 
     /// Does what a transport does; gives back what is of no transport.
-    fn carry_one(&mut self, worker: usize, output: Output) -> Option<Output> {
+    fn apply_transport_output(
+        &mut self,
+        worker: usize,
+        output: WorkerOutput,
+    ) -> Option<WorkerOutput> {
         match output {
-            Output::Sent { id, bytes, unsent } => {
+            WorkerOutput::Sent { id, bytes, unsent } => {
                 if let Some(link) = self.network.of(worker, id) {
                     self.network.take(link, &bytes, unsent);
                 }
             }
-            Output::ShutDown(id) => {
+            WorkerOutput::ShutDown(id) => {
                 if let Some(link) = self.network.of(worker, id) {
                     self.network.shut_down(link);
                 }
             }
-            Output::Told(id, Told::Closed { .. }) => {
+            WorkerOutput::Event(id, TransportEvent::Closed { .. }) => {
                 if let Some(link) = self.network.of(worker, id) {
                     self.network.detach(link);
                     self.network.forget_if_over(link);
                 }
             }
-            Output::Waits(_)
-            | Output::Told(..)
-            | Output::Paused(_)
-            | Output::Resumed(_)
-            | Output::TimerSet(..)
-            | Output::Accepts(..)
-            | Output::Closing(_) => {}
+            WorkerOutput::Waits(_)
+            | WorkerOutput::Event(..)
+            | WorkerOutput::Paused(_)
+            | WorkerOutput::Resumed(_)
+            | WorkerOutput::TimerSet(..)
+            | WorkerOutput::Accepts(..)
+            | WorkerOutput::Closing(_) => {}
             other => return Some(other),
         }
         None
@@ -366,18 +372,18 @@ impl World {
             return Ok(has_sent);
         };
         if !self.process.workers[worker].receives(session) || link.up_ended {
-            self.ledger.seen.note(Event::Blocked);
+            self.ledger.seen.note(CoverageEvent::Blocked);
             return Ok(false);
         }
         let count = bytes.min(link.up.len()).min(RECEIVE_BYTES_MAX);
         if count > 0 {
             let bytes = link.up.drain(..count).collect();
-            self.arrive(worker, session, Arrival::Bytes(bytes));
+            self.arrive(worker, session, TransportInput::Bytes(bytes));
             return Ok(true);
         }
         if link.up_ends {
             link.up_ended = true;
-            self.arrive(worker, session, Arrival::Fin);
+            self.arrive(worker, session, TransportInput::Fin);
             return Ok(true);
         }
         Ok(false)
@@ -409,9 +415,9 @@ impl World {
         let server = link.server;
         let read = self.network.read(id, bytes);
         if let Some((worker, session)) = server {
-            self.arrive(worker, session, Arrival::Room(read.len()));
+            self.arrive(worker, session, TransportInput::Room(read.len()));
         }
-        self.hand(client, read)?;
+        self.deliver_to_peer(client, read)?;
         Ok(true)
     }
 
@@ -420,17 +426,20 @@ impl World {
         let now = self.now();
         let lanes = &mut self.process.lanes;
         let (unfinished, letters) = (lanes.unfinished(worker), lanes.deliver(worker, salt));
-        let durable = self.disk.as_mut().and_then(|disk| disk.news(worker));
+        let durable = self
+            .disk
+            .as_mut()
+            .and_then(|disk| disk.take_durable(worker));
         let driven = &mut self.process.workers[worker];
         let turned = driven.turn(now, unfinished, letters, durable);
         let mut dialed = Vec::new();
         for output in turned.outputs {
             output.note(&mut self.ledger.trace);
-            if let Output::Dialed(id, _) = output {
+            if let WorkerOutput::Dialed(id, _) = output {
                 dialed.push(id);
             }
-            if let Some(output) = self.carry_one(worker, output) {
-                self.carry_out(worker, output)?;
+            if let Some(output) = self.apply_transport_output(worker, output) {
+                self.apply_turn_output(worker, output)?;
             }
         }
         self.note_rest(worker, turned.state);
@@ -439,12 +448,12 @@ impl World {
             "a worker that waits has nothing to do",
             "worker {worker} did not ask for this turn"
         );
-        self.process.lanes.turned(worker);
+        self.process.lanes.end_turn(worker);
         for id in dialed {
-            self.arrive(worker, id, Arrival::TakenUp);
+            self.arrive(worker, id, TransportInput::Connected);
         }
         for (ticket, answer) in self.process.workers[worker].take_answers() {
-            self.ledger.seen.note(Event::TakenLater);
+            self.ledger.seen.note(CoverageEvent::TakenLater);
             self.answered(ticket, answer)?;
         }
         self.take_questions(worker)?;
@@ -453,22 +462,22 @@ impl World {
     }
 
     /// Does what a turn wants of other workers, of the log and of those outside.
-    fn carry_out(&mut self, worker: usize, output: Output) -> Check {
+    fn apply_turn_output(&mut self, worker: usize, output: WorkerOutput) -> Check {
         match output {
-            Output::Asked(question) => self.process.workers[worker].asks(question),
-            Output::Dialed(id, to) => self.dialed(worker, id, to),
-            Output::Stopped => self.note_stopped(worker)?,
-            Output::Batch(batch) => {
+            WorkerOutput::Asked(question) => self.process.workers[worker].ask_back_end(question),
+            WorkerOutput::Dialed(id, to) => self.dialed(worker, id, to),
+            WorkerOutput::Stopped => self.note_stopped(worker)?,
+            WorkerOutput::Batch(batch) => {
                 if let Some(disk) = &mut self.disk {
                     disk.take(worker, batch)?;
                 }
             }
-            Output::Posted(to, messages) => {
+            WorkerOutput::Posted(to, messages) => {
                 for message in messages {
                     self.process.lanes.post(worker, to, message);
                 }
             }
-            Output::Finished(of, count) => {
+            WorkerOutput::Finished(of, count) => {
                 let had = self.process.lanes.finish(of, worker, count);
                 promise!(had, "credits go back once", "from {worker} to {of}");
             }
@@ -480,21 +489,28 @@ impl World {
     /// Notes what is left of a turn within the worker.
     fn note_rest(&mut self, worker: usize, state: TurnState) {
         let trace = &mut self.ledger.trace;
-        let Shared { hub, ports, .. } = self.process.workers[worker].shared();
-        let under_way = hub.under_way().chain(ports.under_way());
-        let kept = ports.outboxes.under_way().chain(ports.outboxes.held());
+        let Context {
+            hub,
+            requests: ports,
+            ..
+        } = self.process.workers[worker].shared();
+        let under_way = hub.pending_work().chain(ports.queue_lengths());
+        let kept = ports
+            .outboxes
+            .queue_lengths()
+            .chain(ports.outboxes.session_state_counts());
         let spare = ("spare buffers", ports.outboxes.spare_buffers() as u64);
         for count in under_way.chain(kept).chain([spare]) {
             trace.note_text(count.0);
             trace.note(&[count.1]);
-            trace.say(&count);
+            trace.count_output(&count);
         }
-        for lane in &ports.post.lanes {
+        for lane in &ports.mailer.lanes {
             trace.note(&[lane.unfinished.into(), lane.outgoing.len() as u64]);
-            trace.say(lane);
+            trace.count_output(lane);
         }
         trace.note_debug(16, &state);
-        trace.say(&state);
+        trace.count_output(&state);
     }
 
     fn round(&mut self, salt: u32) -> Check {
@@ -546,14 +562,14 @@ impl World {
             self.network.forget_if_over(id);
         }
         self.back_end = BackEnd::default();
-        self.decisions = Decisions::default();
+        self.decisions = HookRequests::default();
         self.drain = None;
         self.peers.dials.crashed();
         self.ledger.life += 1;
-        self.ledger.seen.note(Event::Crashed);
+        self.ledger.seen.note(CoverageEvent::Crashed);
         if let Some(disk) = &self.disk {
             if disk.restored().any(|one| one.top > 0) {
-                self.ledger.seen.note(Event::Restored);
+                self.ledger.seen.note(CoverageEvent::Restored);
             }
             if disk.restored().next().is_some() {
                 self.ledger.restored();
@@ -583,10 +599,10 @@ impl World {
             let Some((worker, session)) = link.server else {
                 continue;
             };
-            let outboxes = &self.process.workers[worker].shared().ports.outboxes;
+            let outboxes = &self.process.workers[worker].shared().requests.outboxes;
             let (queued, owed) = (outboxes.of(session).queued(), link.owed);
             promise!(
-                owed <= OWED_MAX.max(1) && queued <= budget + owed * reply,
+                owed <= PENDING_MAX.max(1) && queued <= budget + owed * reply,
                 "outboxes stay in budget",
                 "{queued} bytes on worker {worker} for link {id}, of {budget} and {owed} replies"
             );
@@ -608,7 +624,7 @@ impl World {
         let share = self.setup.history_bytes_max / self.process.workers.len();
         for (number, worker) in self.process.workers.iter().enumerate() {
             let hub = &worker.shared().hub;
-            let counts = hub.counts();
+            let counts = hub.gauges();
             let (bytes, streams) = (counts.history_bytes, counts.streams);
             let most = share as u64 + u64::from(streams) * STREAM_BYTES;
             promise!(

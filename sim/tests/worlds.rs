@@ -1,7 +1,7 @@
 //! Worlds by the hundred. `VECHE_SIM_STEPS` says how many steps, `VECHE_SIM_FROM` the first seed, `VECHE_SIM_SEED` one
 //! world alone, and with it `VECHE_SIM_ONLY` those of its actions that are done.
 
-use veche_sim::{ACTIONS, AsBytes, Seen, explore, explore_as_bytes, replay};
+use veche_sim::{ACTIONS, Coverage, SerializedCounts, explore, explore_serialized, replay};
 
 const STEPS: u64 = 100_000;
 
@@ -23,10 +23,10 @@ fn promises_are_kept() {
         .div_ceil(ACTIONS as u64);
     let from = number("VECHE_SIM_FROM").unwrap_or(1);
     println!("{worlds} worlds from seed {from} on");
-    let mut seen = Seen::default();
+    let mut seen = Coverage::default();
     for seed in from..from + worlds {
         match explore(seed) {
-            Ok(world) => seen.add(&world.seen),
+            Ok(world) => seen.add(&world.coverage),
             Err(report) => panic!("{report}"),
         }
     }
@@ -65,14 +65,14 @@ const CARRIED_WORLDS: u64 = 60;
 
 #[test]
 fn a_world_is_the_same_when_messages_travel_as_bytes() {
-    let mut as_bytes = AsBytes::default();
+    let mut as_bytes = SerializedCounts::default();
     for seed in 1..=CARRIED_WORLDS {
-        let world = explore_as_bytes(seed).unwrap_or_else(|report| panic!("{report}"));
+        let world = explore_serialized(seed).unwrap_or_else(|report| panic!("{report}"));
         assert_eq!(world.hash, hash(seed), "seed {seed}");
-        as_bytes += world.as_bytes;
+        as_bytes += world.serialized;
     }
     println!("{as_bytes:?}");
-    let AsBytes {
+    let SerializedCounts {
         instructions,
         relays,
         questions,
@@ -95,7 +95,7 @@ fn one_world(seed: u64) {
     match result {
         Ok(world) => println!(
             "the world of seed {seed} keeps its promises\n{}",
-            world.seen
+            world.coverage
         ),
         Err(report) => panic!("{report}"),
     }

@@ -3,7 +3,7 @@
 use veche_net::ConnectionId;
 use veche_proto::websocket::{MessageKind, encode_message};
 
-use veche::stage::Rig;
+use veche::stage::WorkerRig;
 
 /// The key by which clients mask; of no meaning.
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
@@ -16,7 +16,7 @@ pub(crate) fn frame(text: &[u8]) -> Vec<u8> {
 }
 
 /// Opens a WebSocket on the first listener.
-pub(crate) fn open(rig: &mut Rig, path: &str) -> ConnectionId {
+pub(crate) fn open(rig: &mut WorkerRig, path: &str) -> ConnectionId {
     let id = rig.dial(0);
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: t\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -32,7 +32,7 @@ pub(crate) fn open(rig: &mut Rig, path: &str) -> ConnectionId {
 }
 
 /// Sends bytes and returns what comes back.
-pub(crate) fn ask(rig: &mut Rig, id: ConnectionId, bytes: Vec<u8>) -> Vec<u8> {
+pub(crate) fn ask(rig: &mut WorkerRig, id: ConnectionId, bytes: Vec<u8>) -> Vec<u8> {
     rig.arrive(id, bytes);
     rig.settle();
     rig.take_sent(id)

@@ -2,12 +2,14 @@
 
 use std::hint::black_box;
 
-use veche_proto::websocket::{Codecs, Decoder, Encoder, Event, Limits, MessageKind, Role};
+use veche_proto::websocket::{
+    Codecs, Decoder, Encoder, FrameEvent, MessageKind, MessageLimits, Role,
+};
 
 use crate::Path;
 use crate::client::frame;
 
-const LIMITS: Limits = Limits {
+const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 64 << 10,
     fragments_max: 16,
     inflate_ratio_max: 0,
@@ -22,7 +24,7 @@ pub(crate) fn received(bytes: usize, count: u32) -> Path {
     Path::new(move || {
         for input in &mut input {
             match decoder.decode(black_box(input), &mut codecs, &LIMITS) {
-                Ok((_, Some(Event::Message { data, .. }))) if data.len() == bytes => {}
+                Ok((_, Some(FrameEvent::Message { data, .. }))) if data.len() == bytes => {}
                 other => return Err(format!("{other:?}")),
             }
         }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use veche_store::Store;
-use veche_store::table::{Draft, Given, Put, Row, ScanOptions, Table};
+use veche_store::table::{InputValue, PutMode, Row, ScanOptions, SchemaDraft, Table};
 
 use crate::Path;
 
@@ -15,11 +15,11 @@ const NOW_MS: u64 = 1;
 
 fn table() -> Arc<Table> {
     let column = |name: &str, kind: &str| (name.to_owned(), kind.to_owned());
-    let draft = Draft {
+    let draft = SchemaDraft {
         key: "id:u32".to_owned(),
         columns: vec![column("city", "u16"), column("name", "string(32)")],
         indexes: vec![("by_city".to_owned(), vec!["city".to_owned()], false)],
-        ..Draft::default()
+        ..SchemaDraft::default()
     };
     let schema = draft.check().expect("a schema");
     let store = Store::default();
@@ -27,16 +27,16 @@ fn table() -> Arc<Table> {
     for id in 0..ROWS {
         let name = format!("user {id}");
         let given = [
-            Given::Whole(id.into()),
-            Given::Whole((id / ROWS_EACH).into()),
-            Given::Text(name.as_bytes()),
+            InputValue::Whole(id.into()),
+            InputValue::Whole((id / ROWS_EACH).into()),
+            InputValue::Text(name.as_bytes()),
         ];
         let columns = table.schema().visible().iter();
         let row: Vec<_> = columns
             .zip(given)
             .map(|(column, given)| column.cell(given).expect("a value"))
             .collect();
-        let put = table.put(Put::Insert, &row, None, NOW_MS);
+        let put = table.put(PutMode::Insert, &row, None, NOW_MS);
         assert_eq!(put, Ok(true), "a row is new");
     }
     table
@@ -48,7 +48,7 @@ pub(crate) fn lookup(count: u32) -> Path {
     Path::new(move || {
         for number in 0..count {
             let id = number.wrapping_mul(7919) % ROWS;
-            let key = table.key(Given::Whole(id.into())).ok().flatten();
+            let key = table.key(InputValue::Whole(id.into())).ok().flatten();
             let key = key.ok_or("no key")?;
             let found = table.read(key, NOW_MS, |row| {
                 black_box(row.get(2));
@@ -67,7 +67,7 @@ pub(crate) fn scan(rows: usize, count: u32) -> Path {
     Path::new(move || {
         for number in 0..count {
             let city = number % (ROWS / ROWS_EACH);
-            let of = [Given::Whole(city.into())];
+            let of = [InputValue::Whole(city.into())];
             let scan = table.scan(by_city, &of, &ScanOptions::default());
             let mut scan = scan.map_err(|error| error.to_string())?;
             let mut found = 0;

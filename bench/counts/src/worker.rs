@@ -1,6 +1,6 @@
 //! Turns of a worker, from the received bytes to the sent ones.
 
-use veche::stage::Rig;
+use veche::stage::WorkerRig;
 use veche_net::ConnectionId;
 
 use crate::Path;
@@ -61,7 +61,7 @@ const WARM: usize = 2000;
 const WARM_UP: usize = 10;
 
 /// A path of messages in turns of their own: `warm_up` of them before counting, and the same `count` times.
-fn turns(mut rig: Rig, messages: Vec<(ConnectionId, Vec<u8>)>, bytes_each: u64) -> Path {
+fn turns(mut rig: WorkerRig, messages: Vec<(ConnectionId, Vec<u8>)>, bytes_each: u64) -> Path {
     let count = messages.len();
     for (id, bytes) in messages {
         rig.arrive(id, bytes);
@@ -83,7 +83,13 @@ fn turns(mut rig: Rig, messages: Vec<(ConnectionId, Vec<u8>)>, bytes_each: u64) 
 }
 
 /// The same message again and again; what one of them has sent, all have to.
-fn repeated(mut rig: Rig, from: ConnectionId, message: &[u8], warm_up: usize, count: u32) -> Path {
+fn repeated(
+    mut rig: WorkerRig,
+    from: ConnectionId,
+    message: &[u8],
+    warm_up: usize,
+    count: u32,
+) -> Path {
     let mut bytes_each = 0;
     for _ in 0..warm_up {
         let before = rig.sent_bytes();
@@ -98,7 +104,7 @@ fn repeated(mut rig: Rig, from: ConnectionId, message: &[u8], warm_up: usize, co
 
 /// A client's message comes back, by the route's handler.
 pub(crate) fn echo(bytes: usize, count: u32) -> Path {
-    let mut rig = Rig::new(CONFIG);
+    let mut rig = WorkerRig::new(CONFIG);
     let client = open(&mut rig, "/echo");
     let message = frame(&vec![b'x'; bytes]);
     let echoed = ask(&mut rig, client, message.clone());
@@ -108,7 +114,7 @@ pub(crate) fn echo(bytes: usize, count: u32) -> Path {
 
 /// The same by a handler in Lua.
 pub(crate) fn lua_echo(count: u32) -> Path {
-    let mut rig = Rig::new(CONFIG);
+    let mut rig = WorkerRig::new(CONFIG);
     let client = open(&mut rig, "/app");
     let message = frame(&[b'x'; 20]);
     let echoed = ask(&mut rig, client, message.clone());
@@ -118,7 +124,7 @@ pub(crate) fn lua_echo(count: u32) -> Path {
 
 /// A small file, on a connection that stays.
 pub(crate) fn http_request(count: u32) -> Path {
-    let mut rig = Rig::new(CONFIG);
+    let mut rig = WorkerRig::new(CONFIG);
     let client = rig.dial(0);
     let request =
         b"GET /index.html HTTP/1.1\r\nHost: localhost\r\nUser-Agent: count\r\nAccept: */*\r\n\r\n";
@@ -129,7 +135,7 @@ pub(crate) fn http_request(count: u32) -> Path {
 
 /// A back end's line, as far as the outbox of the one user it is for.
 pub(crate) fn push_line(count: u32) -> Path {
-    let mut rig = Rig::new(CONFIG);
+    let mut rig = WorkerRig::new(CONFIG);
     let ann = open(&mut rig, "/ws?user=ann");
     let back_end = rig.dial(PUSH);
     let line = b"{\"user\":\"ann\",\"data\":\"hello\"}\n";
@@ -140,7 +146,7 @@ pub(crate) fn push_line(count: u32) -> Path {
 
 /// A publication, as far as the outboxes of a channel's subscribers.
 pub(crate) fn publish(subscribers: usize, count: u32) -> Path {
-    let mut rig = Rig::new(CONFIG);
+    let mut rig = WorkerRig::new(CONFIG);
     for number in 0..subscribers {
         open(&mut rig, &format!("/ws?user=u{number}&channel=news"));
     }
@@ -151,7 +157,7 @@ pub(crate) fn publish(subscribers: usize, count: u32) -> Path {
 
 /// A client of Centrifuge's protocol subscribes to a channel and gets what it has missed.
 pub(crate) fn subscribe_and_recover(missed: usize, count: u32) -> Path {
-    let mut rig = Rig::new(CONFIG);
+    let mut rig = WorkerRig::new(CONFIG);
     let first = connected(&mut rig);
     let subscribe = br#"{"id":2,"subscribe":{"channel":"room:1"}}"#;
     let reply = ask(&mut rig, first, frame(subscribe));
@@ -184,7 +190,7 @@ pub(crate) fn subscribe_and_recover(missed: usize, count: u32) -> Path {
     turns(rig, messages, bytes_each)
 }
 
-fn connected(rig: &mut Rig) -> ConnectionId {
+fn connected(rig: &mut WorkerRig) -> ConnectionId {
     let client = open(rig, "/c?user=ann");
     let reply = ask(rig, client, frame(br#"{"id":1,"connect":{}}"#));
     let reply = String::from_utf8_lossy(&reply);
@@ -194,7 +200,7 @@ fn connected(rig: &mut Rig) -> ConnectionId {
 
 /// A turn in which nothing happens, with connections that are open.
 pub(crate) fn idle_turn(count: u32) -> Path {
-    let mut rig = Rig::new(CONFIG);
+    let mut rig = WorkerRig::new(CONFIG);
     for _ in 0..IDLE {
         open(&mut rig, "/echo");
     }

@@ -8,35 +8,35 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use veche_config::Config;
-use veche_files::{Writing, make_folder};
+use veche_files::{WriteOptions, make_folder};
 
-use super::timing::Attempts;
+use super::timing::OrderHistory;
 
 /// Longer files are none of ours, in bytes.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// See the module's text.
 #[derive(Clone, Debug)]
-pub(super) struct Folder(PathBuf);
+pub(super) struct CertificateFolder(PathBuf);
 
 /// While it is held nobody else orders. Given up when it is dropped, or its process ends.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(super) struct OrderLock {
     _file: File,
 }
 
-impl Folder {
+impl CertificateFolder {
     /// Of that path, whether it is there or not.
     pub(super) fn new(path: PathBuf) -> Self {
         Self(path)
     }
 
     /// The right to order; `None`: somebody else has it.
-    pub(super) fn lock(&self) -> io::Result<Option<Lock>> {
+    pub(super) fn lock(&self) -> io::Result<Option<OrderLock>> {
         make_folder(&self.0, None)?;
-        let file = Writing::private().open(&self.0.join("lock"))?.file;
+        let file = WriteOptions::private().open(&self.0.join("lock"))?.file;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Lock { _file: file })),
+            Ok(()) => Ok(Some(OrderLock { _file: file })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -47,7 +47,7 @@ impl Folder {
         read(&self.0.join("account.json")).ok()
     }
 
-    pub(super) fn keep_account(&self, account: &str) -> io::Result<()> {
+    pub(super) fn save_account(&self, account: &str) -> io::Result<()> {
         replace(&self.0.join("account.json"), account)
     }
 
@@ -60,19 +60,19 @@ impl Folder {
     }
 
     /// What came of orders for the certificate that is kept as `file`.
-    pub(super) fn attempts(&self, file: &Path) -> Attempts {
+    pub(super) fn attempts(&self, file: &Path) -> OrderHistory {
         let text = read(&attempts_of(file)).ok();
         let read = text.and_then(|text| serde_json::from_str(&text).ok());
         read.unwrap_or_default()
     }
 
-    pub(super) fn keep_attempts(&self, file: &Path, attempts: &Attempts) -> io::Result<()> {
+    pub(super) fn save_attempts(&self, file: &Path, attempts: &OrderHistory) -> io::Result<()> {
         replace(&attempts_of(file), &serde_json::to_string(attempts)?)
     }
 
     /// Puts a certificate and its key, both PEM, in the place of the one that is kept as `file`, unless `judge` finds
     /// fault with it, given the path where it lies meanwhile; what it has found.
-    pub(super) fn keep_certificate<T>(
+    pub(super) fn save_certificate<T>(
         &self,
         file: &Path,
         text: &str,
@@ -115,7 +115,7 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
 
 /// A new file, whatever was there before: one that others could read must not get a key.
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = Writing::private().make_anew(path)?;
+    let mut file = WriteOptions::private().replace(path)?;
     file.write_all(text.as_bytes())?;
     // A machine that loses its power now must not come back to half of it.
     file.sync_all()
@@ -140,34 +140,34 @@ mod tests {
         let above = std::env::temp_dir().join(format!("veche-acme-{}", std::process::id()));
         let path = above.join("authority");
         fs::create_dir_all(&above).expect("a folder");
-        let folder = Folder::new(path.clone());
+        let folder = CertificateFolder::new(path.clone());
         assert_eq!(folder.account(), None);
         let lock = folder.lock().expect("a folder").expect("nobody has it");
         assert!(folder.lock().expect("there").is_none());
         drop(lock);
         assert!(folder.lock().expect("there").is_some());
 
-        folder.keep_account("key").expect("kept");
-        folder.keep_account("other").expect("kept");
+        folder.save_account("key").expect("kept");
+        folder.save_account("other").expect("kept");
         assert_eq!(folder.account().as_deref(), Some("other"));
         folder.forget_account().expect("there");
         assert_eq!(folder.account(), None);
 
         let file = path.join("a.example.pem");
-        assert_eq!(folder.attempts(&file), Attempts::default());
-        let attempts = Attempts::issued(&["a.example".to_owned()], 7);
-        folder.keep_attempts(&file, &attempts).expect("kept");
+        assert_eq!(folder.attempts(&file), OrderHistory::default());
+        let attempts = OrderHistory::issued(&["a.example".to_owned()], 7);
+        folder.save_attempts(&file, &attempts).expect("kept");
         assert_eq!(folder.attempts(&file), attempts);
         fs::write(path.join("a.example.attempts"), "nonsense").expect("written");
-        assert_eq!(folder.attempts(&file), Attempts::default());
+        assert_eq!(folder.attempts(&file), OrderHistory::default());
 
         // What others could read is replaced, not written to.
         fs::write(beside(&file), "").expect("written");
         fs::set_permissions(beside(&file), fs::Permissions::from_mode(0o644)).expect("set");
-        let bad = folder.keep_certificate(&file, "x", |_| Err::<(), _>("no".to_owned()));
+        let bad = folder.save_certificate(&file, "x", |_| Err::<(), _>("no".to_owned()));
         assert!(bad.is_err() && !file.exists());
         folder
-            .keep_certificate(&file, "x", |_| Ok(()))
+            .save_certificate(&file, "x", |_| Ok(()))
             .expect("kept");
         let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
         for entry in fs::read_dir(&path).expect("readable") {

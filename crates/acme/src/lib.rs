@@ -24,14 +24,14 @@ use tracing::{debug, error, info, warn};
 use veche_calls::masked;
 use veche_clock::now;
 use veche_config::{self as config, Config};
-use veche_outbound::Count;
 use veche_outbound::Outbound;
-use veche_outbound::acme::{Ended, Failed, Order};
-use veche_tls::{Certificate, Proofs, Stamp, stamp};
+use veche_outbound::SharedCounter;
+use veche_outbound::acme::{CertificateOrder, OrderError, OrderOutcome};
+use veche_tls::{AlpnChallenges, Certificate, FileFingerprint, fingerprint};
 
 pub use folder::prepare;
-use folder::{Folder, Lock};
-use timing::{Attempts, Held, due_s};
+use folder::{CertificateFolder, OrderLock};
+use timing::{CertificateInfo, OrderHistory, due_s};
 
 /// The target of this module's log lines.
 const TARGET: &str = "veche::acme";
@@ -47,33 +47,33 @@ const NO_CACHE: Duration = Duration::from_secs(10 * 60);
 
 /// See the module's text.
 #[derive(Clone, Debug, Default)]
-pub struct Orders(Arc<Inner>);
+pub struct CertificateManager(Arc<ManagerState>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct ManagerState {
     outbound: Outbound,
-    proofs: Proofs,
-    figures: Figures,
-    kept: Mutex<Kept>,
+    proofs: AlpnChallenges,
+    figures: OrderMetrics,
+    kept: Mutex<ManagedCertificates>,
     /// An order is; apart from what is locked, since its end may come while that is.
     is_under_way: AtomicBool,
 }
 
 /// How orders have ended.
 #[derive(Debug, Default)]
-pub struct Figures {
+pub struct OrderMetrics {
     /// Certificates that were issued.
-    pub issued: Count,
+    pub issued: SharedCounter,
     /// Orders that were refused.
-    pub refused: Count,
+    pub refused: SharedCounter,
     /// Orders that did not reach the authority.
-    pub unreachable: Count,
+    pub unreachable: SharedCounter,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    acme: Option<config::Acme>,
-    wanted: Vec<Wanted>,
+struct ManagedCertificates {
+    acme: Option<config::AcmeConfig>,
+    wanted: Vec<ManagedCertificate>,
     /// Nothing is begun before.
     rests_until: Option<Instant>,
     has_stopped: bool,
@@ -81,13 +81,13 @@ struct Kept {
 
 /// A certificate that is to be had.
 #[derive(Debug)]
-struct Wanted {
+struct ManagedCertificate {
     names: Vec<String>,
     file: PathBuf,
-    held: Option<Held>,
-    attempts: Attempts,
+    held: Option<CertificateInfo>,
+    attempts: OrderHistory,
     /// Of the certificate and of the attempts when they were last read.
-    seen: Option<(Stamp, Stamp)>,
+    seen: Option<(FileFingerprint, FileFingerprint)>,
     /// From 0 to 1: how much earlier than others it is renewed.
     random: f64,
     due_s: i64,
@@ -95,7 +95,7 @@ struct Wanted {
 
 /// A certificate as the metrics tell of it.
 #[derive(Debug)]
-pub struct Told {
+pub struct CertificateStatus {
     /// The file that holds the certificate.
     pub file: PathBuf,
     /// For its names, and not expired.
@@ -106,22 +106,22 @@ pub struct Told {
     pub due_s: i64,
 }
 
-impl Orders {
+impl CertificateManager {
     /// What goes out that way.
     pub fn new(outbound: Outbound) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(ManagerState {
             outbound,
-            ..Inner::default()
+            ..ManagerState::default()
         }))
     }
 
     /// What authorities are shown.
-    pub fn proofs(&self) -> &Proofs {
+    pub fn proofs(&self) -> &AlpnChallenges {
         &self.0.proofs
     }
 
     /// What has come of orders.
-    pub fn figures(&self) -> &Figures {
+    pub fn metrics(&self) -> &OrderMetrics {
         &self.0.figures
     }
 
@@ -133,9 +133,9 @@ impl Orders {
             kept.rests_until = None;
         }
         kept.acme = Some(config.acme.clone());
-        let folder = Folder::new(config.acme.folder());
+        let folder = CertificateFolder::new(config.acme.folder());
         let mut before = std::mem::take(&mut kept.wanted);
-        for config::Ordered { names, file } in ordered {
+        for config::AcmeCertificate { names, file } in ordered {
             let known = before
                 .iter()
                 .position(|one| (&one.names, &one.file) == (&names, &file));
@@ -143,11 +143,11 @@ impl Orders {
                 kept.wanted.push(before.swap_remove(known));
                 continue;
             }
-            let mut wanted = Wanted {
+            let mut wanted = ManagedCertificate {
                 names,
                 file,
                 held: None,
-                attempts: Attempts::default(),
+                attempts: OrderHistory::default(),
                 seen: None,
                 random: fastrand::f64(),
                 due_s: 0,
@@ -186,7 +186,7 @@ impl Orders {
             return next;
         }
         let acme = kept.acme.clone()?;
-        let folder = Folder::new(acme.folder());
+        let folder = CertificateFolder::new(acme.folder());
         let Some(place) = kept.due(&folder) else {
             return next;
         };
@@ -210,9 +210,16 @@ impl Orders {
         next
     }
 
-    fn begin(&self, kept: &mut Kept, place: usize, acme: config::Acme, folder: Folder, lock: Lock) {
+    fn begin(
+        &self,
+        kept: &mut ManagedCertificates,
+        place: usize,
+        acme: config::AcmeConfig,
+        folder: CertificateFolder,
+        lock: OrderLock,
+    ) {
         let wanted = &kept.wanted[place];
-        let going = Going {
+        let going = ActiveOrder {
             names: wanted.names.clone(),
             file: wanted.file.clone(),
             attempts: wanted.attempts.clone(),
@@ -229,7 +236,7 @@ impl Orders {
             going.names.join(", ")
         );
         self.0.is_under_way.store(true, Relaxed);
-        let order = Order {
+        let order = CertificateOrder {
             directory: acme.directory,
             ca: acme.ca,
             contact: acme.contact,
@@ -250,10 +257,10 @@ impl Orders {
     }
 
     /// For the metrics.
-    pub fn certificates(&self) -> Vec<Told> {
+    pub fn certificates(&self) -> Vec<CertificateStatus> {
         let kept = self.0.kept.lock();
         let now_s = config::unix_now_s();
-        let told = |wanted: &Wanted| Told {
+        let told = |wanted: &ManagedCertificate| CertificateStatus {
             file: wanted.file.clone(),
             is_held: wanted
                 .held
@@ -266,9 +273,9 @@ impl Orders {
     }
 }
 
-impl Kept {
+impl ManagedCertificates {
     /// The first that is due.
-    fn due(&mut self, folder: &Folder) -> Option<usize> {
+    fn due(&mut self, folder: &CertificateFolder) -> Option<usize> {
         let now_s = config::unix_now_s();
         for wanted in &mut self.wanted {
             wanted.look(folder, now_s);
@@ -282,10 +289,13 @@ impl Kept {
     }
 }
 
-impl Wanted {
+impl ManagedCertificate {
     /// Looks at what there is of it.
-    fn look(&mut self, folder: &Folder, now_s: i64) {
-        let stamps = (stamp(&self.file), stamp(&folder::attempts_of(&self.file)));
+    fn look(&mut self, folder: &CertificateFolder, now_s: i64) {
+        let stamps = (
+            fingerprint(&self.file),
+            fingerprint(&folder::attempts_of(&self.file)),
+        );
         let (certificate, attempts) = self.seen.replace(stamps).unzip();
         if certificate != Some(stamps.0) {
             self.held = stamps.0.and_then(|_| self.read());
@@ -297,7 +307,7 @@ impl Wanted {
         self.due_s = due_s(&self.names, held, &self.attempts, now_s, self.random);
     }
 
-    fn read(&self) -> Option<Held> {
+    fn read(&self) -> Option<CertificateInfo> {
         let read = Certificate::read(&self.file, &self.file);
         let why = match read {
             Ok(read) => return Some(held(&read)),
@@ -308,8 +318,8 @@ impl Wanted {
     }
 }
 
-fn held(certificate: &Certificate) -> Held {
-    Held {
+fn held(certificate: &Certificate) -> CertificateInfo {
+    CertificateInfo {
         names: certificate.names().to_vec(),
         valid_from_s: certificate.valid_from_s(),
         valid_until_s: certificate.valid_until_s(),
@@ -317,31 +327,31 @@ fn held(certificate: &Certificate) -> Held {
 }
 
 /// An order that is under way.
-struct Going {
+struct ActiveOrder {
     names: Vec<String>,
     file: PathBuf,
     /// Before it.
-    attempts: Attempts,
+    attempts: OrderHistory,
     directory: String,
-    folder: Folder,
-    _lock: Lock,
+    folder: CertificateFolder,
+    _lock: OrderLock,
 }
 
-impl Going {
-    fn attempts_failed(&self, why: Option<&Failed>) -> Attempts {
+impl ActiveOrder {
+    fn attempts_failed(&self, why: Option<&OrderError>) -> OrderHistory {
         let now_s = config::unix_now_s();
         self.attempts
             .failed(&self.names, why, now_s, fastrand::f64())
     }
 
-    fn keep(&self, attempts: &Attempts) -> io::Result<()> {
-        self.folder.keep_attempts(&self.file, attempts)
+    fn keep(&self, attempts: &OrderHistory) -> io::Result<()> {
+        self.folder.save_attempts(&self.file, attempts)
     }
 
     /// Keeps what was issued, or when to try again.
-    fn ended(self, ended: Ended, figures: &Figures) {
+    fn ended(self, ended: OrderOutcome, figures: &OrderMetrics) {
         if let Some(account) = &ended.account
-            && let Err(error) = self.folder.keep_account(account)
+            && let Err(error) = self.folder.save_account(account)
         {
             error!(target: TARGET, "acme: the account can't be kept, the next order makes another: {error}");
         }
@@ -356,15 +366,15 @@ impl Going {
             let judge = |file: &Path| {
                 let certificate = Certificate::read(file, file);
                 let held = held(&certificate.map_err(|error| error.to_string())?);
-                held.judge_new(&self.names, now_s)?;
+                held.check_issued(&self.names, now_s)?;
                 Ok(held)
             };
-            let kept = self.folder.keep_certificate(&self.file, &text, judge);
-            kept.map_err(Failed::Lost)
+            let kept = self.folder.save_certificate(&self.file, &text, judge);
+            kept.map_err(OrderError::Lost)
         });
         match issued {
             Ok(held) => {
-                self.keep_or_say(&Attempts::issued(&self.names, now_s));
+                self.save_or_log(&OrderHistory::issued(&self.names, now_s));
                 let days = (held.valid_until_s - now_s) / (24 * 60 * 60);
                 info!(target: TARGET, directory = masked(&self.directory),
                     "acme: a certificate for {names} was issued, good for {days} days"
@@ -372,16 +382,16 @@ impl Going {
                 figures.issued.add(1);
             }
             Err(why) => {
-                if let Failed::NoAccount(_) = why
+                if let OrderError::NoAccount(_) = why
                     && let Err(error) = self.folder.forget_account()
                 {
                     error!(target: TARGET, "acme: the account can't be put away: {error}");
                 }
                 let attempts = self.attempts_failed(Some(&why));
-                self.keep_or_say(&attempts);
+                self.save_or_log(&attempts);
                 self.tell(&names, &why, &attempts);
                 match why {
-                    Failed::Unreachable(_) => &figures.unreachable,
+                    OrderError::Unreachable(_) => &figures.unreachable,
                     _ => &figures.refused,
                 }
                 .add(1);
@@ -389,13 +399,13 @@ impl Going {
         }
     }
 
-    fn keep_or_say(&self, attempts: &Attempts) {
+    fn save_or_log(&self, attempts: &OrderHistory) {
         if let Err(error) = self.keep(attempts) {
             error!(target: TARGET, "acme: when to order next can't be kept: {error}");
         }
     }
 
-    fn tell(&self, names: &str, why: &Failed, attempts: &Attempts) {
+    fn tell(&self, names: &str, why: &OrderError, attempts: &OrderHistory) {
         let now_s = config::unix_now_s();
         let mut words = String::new();
         // Writing into a string can't fail.
@@ -421,7 +431,7 @@ impl Going {
 
 #[cfg(test)]
 mod tests {
-    use veche_outbound::acme::Issued;
+    use veche_outbound::acme::IssuedCertificate;
 
     use super::*;
 
@@ -429,7 +439,7 @@ mod tests {
     #[test]
     fn what_can_not_be_kept_is_not_ordered_again_soon() {
         let path = std::env::temp_dir().join(format!("veche-lost-{}", std::process::id()));
-        let folder = Folder::new(path.clone());
+        let folder = CertificateFolder::new(path.clone());
         let file = path.join("a.example.pem");
         let names = vec!["a.example".to_owned()];
         let made = rcgen::generate_simple_self_signed(["b.example".to_owned()]).expect("made");
@@ -437,18 +447,18 @@ mod tests {
             ("nonsense".to_owned(), "nonsense".to_owned()),
             (made.cert.pem(), made.signing_key.serialize_pem()),
         ] {
-            let going = Going {
+            let going = ActiveOrder {
                 names: names.clone(),
                 file: file.clone(),
-                attempts: Attempts::default(),
+                attempts: OrderHistory::default(),
                 directory: String::new(),
                 folder: folder.clone(),
                 _lock: folder.lock().expect("a folder").expect("nobody has it"),
             };
-            let figures = Figures::default();
-            let ended = Ended {
+            let figures = OrderMetrics::default();
+            let ended = OrderOutcome {
                 account: None,
-                result: Ok(Issued { chain, key }),
+                result: Ok(IssuedCertificate { chain, key }),
             };
             going.ended(ended, &figures);
             assert_eq!((figures.issued.read(), figures.refused.read()), (0, 1));

@@ -1,10 +1,10 @@
 //! When a certificate is ordered: ahead of its end, and seldom where that fails.
 //!
-//! Plain arithmetic on Unix time in seconds. What has failed is [written down](Attempts), so that neither a restart nor a
+//! Plain arithmetic on Unix time in seconds. What has failed is [written down](OrderHistory), so that neither a restart nor a
 //! crash makes anybody ask an authority more often.
 
 use serde::{Deserialize, Serialize};
-use veche_outbound::acme::Failed;
+use veche_outbound::acme::OrderError;
 
 /// The part of its life that a certificate has behind it when it is renewed, as authorities advise: 60 days of 90.
 const RENEW_AFTER: f64 = 2.0 / 3.0;
@@ -26,13 +26,13 @@ const WAIT_SPREAD: f64 = 0.25;
 
 /// What has come of orders for certain names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Attempts {
+pub(super) struct OrderHistory {
     /// Those that it was ordered for.
     pub(super) names: Vec<String>,
     /// In a row, of whatever kind.
     pub(super) failures: u32,
     /// Of the last one.
-    kind: Option<Kind>,
+    kind: Option<FailureKind>,
     /// So many at the end of the row were of that kind: a long outage does not make the first refusal a long wait.
     alike: u32,
     /// There is no other order before that time.
@@ -41,13 +41,13 @@ pub(super) struct Attempts {
 
 /// Which waits a failure has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Kind {
+enum FailureKind {
     Unreachable,
     Refused,
     Limited,
 }
 
-impl Attempts {
+impl OrderHistory {
     /// After an order that was answered with a certificate.
     pub(super) fn issued(names: &[String], now_s: i64) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Attempts {
     pub(super) fn failed(
         &self,
         names: &[String],
-        why: Option<&Failed>,
+        why: Option<&OrderError>,
         now_s: i64,
         random: f64,
     ) -> Self {
@@ -71,11 +71,17 @@ impl Attempts {
             false => Self::default(),
         };
         let (kind, [first_s, longest_s]) = match why {
-            Some(Failed::Unreachable(_)) => (Kind::Unreachable, UNREACHABLE_S),
+            Some(OrderError::Unreachable(_)) => (FailureKind::Unreachable, UNREACHABLE_S),
             // The next one is made with another account.
-            Some(Failed::NoAccount(_)) if before.failures == 0 => (Kind::Refused, UNREACHABLE_S),
-            Some(Failed::Limited { .. } | Failed::Lost(_)) => (Kind::Limited, LIMITED_S),
-            None | Some(Failed::Refused(_) | Failed::NoAccount(_)) => (Kind::Refused, REFUSED_S),
+            Some(OrderError::NoAccount(_)) if before.failures == 0 => {
+                (FailureKind::Refused, UNREACHABLE_S)
+            }
+            Some(OrderError::Limited { .. } | OrderError::Lost(_)) => {
+                (FailureKind::Limited, LIMITED_S)
+            }
+            None | Some(OrderError::Refused(_) | OrderError::NoAccount(_)) => {
+                (FailureKind::Refused, REFUSED_S)
+            }
         };
         let alike = match before.kind == Some(kind) {
             true => before.alike,
@@ -83,7 +89,7 @@ impl Attempts {
         };
         let wait_s = first_s.saturating_mul(1 << alike.min(20)).min(longest_s);
         let asked_s = match why {
-            Some(Failed::Limited { after_s, .. }) => (*after_s).min(LIMITED_S[1] as u64) as i64,
+            Some(OrderError::Limited { after_s, .. }) => (*after_s).min(LIMITED_S[1] as u64) as i64,
             _ => 0,
         };
         let wait_s = wait_s.max(asked_s);
@@ -109,14 +115,14 @@ impl Attempts {
 
 /// What is known of a certificate that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct CertificateInfo {
     /// In small letters.
     pub(super) names: Vec<String>,
     pub(super) valid_from_s: i64,
     pub(super) valid_until_s: i64,
 }
 
-impl Held {
+impl CertificateInfo {
     /// When it is renewed; `random` is from 0 to 1, and the same each time.
     pub(super) fn renew_s(&self, random: f64) -> i64 {
         let life_s = self.valid_until_s.saturating_sub(self.valid_from_s).max(0) as f64;
@@ -129,7 +135,7 @@ impl Held {
     }
 
     /// Whether it is what was ordered; who keeps another orders the next one at once.
-    pub(super) fn judge_new(&self, names: &[String], now_s: i64) -> Result<(), String> {
+    pub(super) fn check_issued(&self, names: &[String], now_s: i64) -> Result<(), String> {
         let why = match () {
             () if !self.is_for(names) => format!("it is for {:?} instead", self.names),
             () if now_s < self.valid_from_s => format!("it holds from {} on", self.valid_from_s),
@@ -150,8 +156,8 @@ impl Held {
 /// When a certificate for these names is ordered, given the one there is and what came of orders before.
 pub(super) fn due_s(
     names: &[String],
-    held: Option<&Held>,
-    attempts: &Attempts,
+    held: Option<&CertificateInfo>,
+    attempts: &OrderHistory,
     now_s: i64,
     random: f64,
 ) -> i64 {
@@ -173,8 +179,8 @@ mod tests {
         names.iter().map(|&name| name.to_owned()).collect()
     }
 
-    fn held(of: &[&str], days_behind: i64, days_ahead: i64) -> Held {
-        Held {
+    fn held(of: &[&str], days_behind: i64, days_ahead: i64) -> CertificateInfo {
+        CertificateInfo {
             names: names(of),
             valid_from_s: NOW_S - days_behind * DAY_S,
             valid_until_s: NOW_S + days_ahead * DAY_S,
@@ -184,8 +190,8 @@ mod tests {
     #[test]
     fn a_certificate_is_renewed_when_a_third_of_its_life_is_left() {
         let own = names(&["a.example"]);
-        let none = Attempts::default();
-        let due = |held: Option<&Held>, random| due_s(&own, held, &none, NOW_S, random);
+        let none = OrderHistory::default();
+        let due = |held: Option<&CertificateInfo>, random| due_s(&own, held, &none, NOW_S, random);
         let young = held(&["a.example", "b.example"], 0, 90);
         assert_eq!(due(Some(&young), 0.0), NOW_S + 60 * DAY_S);
         let early = due(Some(&young), 1.0);
@@ -201,7 +207,7 @@ mod tests {
         assert!(due(Some(&held(&["b.example"], 0, 90)), 0.5) <= NOW_S);
         assert!(due(Some(&held(&["a.example"], 90, -1)), 0.5) <= NOW_S);
         // One that makes no sense is as good as none, and no panic.
-        let odd = Held {
+        let odd = CertificateInfo {
             names: own.clone(),
             valid_from_s: i64::MAX,
             valid_until_s: i64::MIN,
@@ -212,45 +218,45 @@ mod tests {
     #[test]
     fn failures_are_paid_for_with_waiting() {
         let own = names(&["a.example"]);
-        let waits = |why: Option<&Failed>, count: usize| {
-            let (mut attempts, mut waits) = (Attempts::default(), Vec::new());
+        let waits = |why: Option<&OrderError>, count: usize| {
+            let (mut attempts, mut waits) = (OrderHistory::default(), Vec::new());
             for _ in 0..count {
                 attempts = attempts.failed(&own, why, NOW_S, 0.0);
                 waits.push(due_s(&own, None, &attempts, NOW_S, 0.0) - NOW_S);
             }
             waits
         };
-        let unreachable = Failed::Unreachable(String::new());
+        let unreachable = OrderError::Unreachable(String::new());
         assert_eq!(waits(Some(&unreachable), 4), [10, 20, 40, 80]);
         assert_eq!(waits(Some(&unreachable), 40)[39], 3600);
-        let refused = Failed::Refused(String::new());
+        let refused = OrderError::Refused(String::new());
         // No more than five in the first hour, and two a day in the end.
         assert_eq!(waits(Some(&refused), 5), [180, 360, 720, 1440, 2880]);
         assert_eq!(waits(None, 60)[59], 12 * 3600);
-        let limited = |after_s| Failed::Limited {
+        let limited = |after_s| OrderError::Limited {
             why: String::new(),
             after_s,
         };
         assert_eq!(waits(Some(&limited(0)), 2), [3600, 7200]);
         assert_eq!(waits(Some(&limited(5000)), 2), [5000, 7200]);
         assert_eq!(waits(Some(&limited(u64::MAX)), 1), [86_400]);
-        assert_eq!(waits(Some(&Failed::Lost(String::new())), 6)[5], 86_400);
-        let lost = Failed::NoAccount(String::new());
+        assert_eq!(waits(Some(&OrderError::Lost(String::new())), 6)[5], 86_400);
+        let lost = OrderError::NoAccount(String::new());
         assert_eq!(waits(Some(&lost), 2), [10, 360]);
-        let spread = Attempts::default().failed(&own, Some(&refused), NOW_S, 1.0);
+        let spread = OrderHistory::default().failed(&own, Some(&refused), NOW_S, 1.0);
         assert_eq!(spread.next_s, NOW_S + 180 + 45);
     }
 
     #[test]
     fn failures_of_another_kind_begin_anew() {
         let own = names(&["a.example"]);
-        let unreachable = Failed::Unreachable(String::new());
-        let refused = Failed::Refused(String::new());
-        let mut attempts = Attempts::default();
+        let unreachable = OrderError::Unreachable(String::new());
+        let refused = OrderError::Refused(String::new());
+        let mut attempts = OrderHistory::default();
         for _ in 0..10 {
             attempts = attempts.failed(&own, Some(&unreachable), NOW_S, 0.0);
         }
-        let after = |before: &Attempts, why| {
+        let after = |before: &OrderHistory, why| {
             let after = before.failed(&own, why, NOW_S, 0.0);
             (after.failures, after.next_s - NOW_S)
         };
@@ -263,13 +269,16 @@ mod tests {
         assert_eq!(after(&once, Some(&unreachable)), (12, 10));
         // What is kept is what was written.
         let text = serde_json::to_string(&once).expect("JSON");
-        assert_eq!(serde_json::from_str::<Attempts>(&text).expect("JSON"), once);
+        assert_eq!(
+            serde_json::from_str::<OrderHistory>(&text).expect("JSON"),
+            once
+        );
     }
 
     #[test]
     fn what_was_issued_has_to_be_what_was_ordered() {
         let own = names(&["a.example", "b.example"]);
-        let judge = |held: Held| held.judge_new(&own, NOW_S);
+        let judge = |held: CertificateInfo| held.check_issued(&own, NOW_S);
         let both = ["b.example", "a.example"];
         assert_eq!(judge(held(&both, 0, 90)), Ok(()));
         assert!(held(&both, 80, 10).is_good(&own, NOW_S));
@@ -287,7 +296,7 @@ mod tests {
     #[test]
     fn other_names_and_other_clocks_wait_for_nothing() {
         let (own, other) = (names(&["a.example"]), names(&["a.example", "b.example"]));
-        let issued = Attempts::issued(&own, NOW_S);
+        let issued = OrderHistory::issued(&own, NOW_S);
         // An authority that issues what is no good is not asked again at once.
         assert_eq!(due_s(&own, None, &issued, NOW_S, 0.0), NOW_S + 3600);
         assert!(due_s(&other, None, &issued, NOW_S, 0.0) <= NOW_S);

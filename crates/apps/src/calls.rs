@@ -2,16 +2,16 @@
 
 use std::collections::VecDeque;
 
-use veche_calls::{Call, CallId, Outcome};
-use veche_frontends::shared::Renewal;
-use veche_frontends::{AppId, NotRenewed, Shared};
+use veche_calls::{Call, CallId, CallOutcome};
+use veche_frontends::worker_context::TokenRenewal;
+use veche_frontends::{AppId, Context, RenewError};
 use veche_outbound::Port;
-use veche_runtime::{Answer, Dial, Runtime, Token};
+use veche_runtime::{Dial, Runtime, Token, WaitResult};
 
-use super::here::Here;
+use super::app_hosts::AppHosts;
 
 /// Where calls go and outcomes come from: see [`Port`], which tests take the place of.
-pub trait Gate {
+pub trait CallExecutor {
     /// Queues a call.
     fn submit(&mut self, id: CallId, call: Call);
     /// Gives a call up; it has no outcome then.
@@ -21,7 +21,7 @@ pub trait Gate {
     /// Returns whether outcomes can be taken.
     fn has_outcomes(&self) -> bool;
     /// Moves the outcomes of finished calls to the end of a list.
-    fn take(&mut self, into: &mut Vec<(CallId, Outcome)>);
+    fn take(&mut self, into: &mut Vec<(CallId, CallOutcome)>);
 
     /// A connection to another WebSocket server is about to be opened; a test leads it elsewhere.
     fn redirect(&mut self, dial: &mut Dial) {
@@ -29,7 +29,7 @@ pub trait Gate {
     }
 }
 
-impl Gate for Port {
+impl CallExecutor for Port {
     fn submit(&mut self, id: CallId, call: Call) {
         self.submit(id, call);
     }
@@ -46,17 +46,17 @@ impl Gate for Port {
         self.has_outcomes()
     }
 
-    fn take(&mut self, into: &mut Vec<(CallId, Outcome)>) {
+    fn take(&mut self, into: &mut Vec<(CallId, CallOutcome)>) {
         self.take(into);
     }
 }
 
 /// Calls of all applications of a worker.
-pub(super) struct Calls {
-    port: Box<dyn Gate>,
+pub(super) struct CallQueue {
+    port: Box<dyn CallExecutor>,
     /// Taken from the port and not handed in yet.
-    outcomes: VecDeque<(CallId, Outcome)>,
-    taken: Vec<(CallId, Outcome)>,
+    outcomes: VecDeque<(CallId, CallOutcome)>,
+    taken: Vec<(CallId, CallOutcome)>,
     /// Something was submitted that has not been handed over.
     has_orders: bool,
 }
@@ -64,8 +64,8 @@ pub(super) struct Calls {
 /// Outcomes that are handed to VMs in one turn; the others are in the next.
 const OUTCOMES_MAX: usize = 1024;
 
-impl Calls {
-    pub(super) fn new(port: Box<dyn Gate>) -> Self {
+impl CallQueue {
+    pub(super) fn new(port: Box<dyn CallExecutor>) -> Self {
         Self {
             port,
             outcomes: VecDeque::new(),
@@ -105,20 +105,20 @@ fn call_id(AppId(app): AppId, Token(token): Token) -> CallId {
     CallId { app, token }
 }
 
-impl Here {
+impl AppHosts {
     /// What has become of another token for a connection.
-    pub(super) fn tell_renewed(
+    pub(super) fn deliver_refreshed(
         &mut self,
-        renewal: &Renewal,
-        result: Result<Option<u64>, NotRenewed>,
-        shared: &mut Shared,
+        renewal: &TokenRenewal,
+        result: Result<Option<u64>, RenewError>,
+        shared: &mut Context,
     ) {
         let answer = match result {
             Ok(left_ms) => {
                 let seconds = left_ms.map(|left_ms| left_ms as f64 / 1000.0);
-                Answer::Number(seconds.unwrap_or(f64::INFINITY))
+                WaitResult::Number(seconds.unwrap_or(f64::INFINITY))
             }
-            Err(why) => Answer::No(why.to_string()),
+            Err(why) => WaitResult::No(why.to_string()),
         };
         self.run(renewal.app, None, shared, |app, now| {
             app.runtime.answer(Token(renewal.ticket), &answer, now);
@@ -126,7 +126,7 @@ impl Here {
     }
 
     /// Lets coroutines go on whose calls are over.
-    pub(super) fn hand_in_outcomes(&mut self, shared: &mut Shared) {
+    pub(super) fn deliver_call_outcomes(&mut self, shared: &mut Context) {
         let calls = &mut self.calls;
         if calls.port.has_outcomes() {
             calls.port.take(&mut calls.taken);
@@ -138,7 +138,7 @@ impl Here {
             };
             // A VM that has no time for it now keeps it for its turn.
             self.run(AppId(id.app), None, shared, |app, now| {
-                app.runtime.replied(Token(id.token), outcome, now);
+                app.runtime.handle_outcome(Token(id.token), outcome, now);
             });
         }
     }

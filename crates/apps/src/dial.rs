@@ -2,78 +2,79 @@
 
 use std::net::SocketAddr;
 
-use veche_calls::Trust;
-use veche_frontends::{AppId, Caller, Dial, Shared, Terms};
+use veche_calls::CertificateTrust;
+use veche_frontends::{AppId, ClientOptions, Context, DialCommand, DialId};
 use veche_hub::ConnectionId;
-use veche_proto::websocket::Limits;
+use veche_proto::websocket::MessageLimits;
 use veche_runtime::{Runtime, Token};
-use veche_tls::Believe;
+use veche_tls::TrustSource;
 
-use super::here::Here;
+use super::app_hosts::AppHosts;
 
 /// Fragments of another server's message.
 const FRAGMENTS_MAX: u32 = 65_536;
 
 /// A connection that is to be opened.
-pub struct Outgoing {
+pub struct OutgoingConnection {
     /// The other server's address.
     pub address: SocketAddr,
     /// What a certificate has to be for.
     pub host: String,
     /// Whom to believe, where TLS is asked for.
-    pub tls: Option<Believe>,
+    pub tls: Option<TrustSource>,
     /// What the front ends are to know of it.
-    pub dial: Dial,
+    pub dial: DialCommand,
 }
 
 /// What the worker has to do.
-pub enum Asked {
+pub enum DialAction {
     /// Open a connection.
-    Dial(Box<Outgoing>),
+    Dial(Box<OutgoingConnection>),
     /// What is dialed is not wanted any more.
-    HangUp(Caller),
+    HangUp(DialId),
 }
 
-impl Here {
+impl AppHosts {
     /// What was asked since the last call, in order.
-    pub fn take_asked(&mut self) -> Vec<Asked> {
+    pub fn take_dial_actions(&mut self) -> Vec<DialAction> {
         std::mem::take(&mut self.asked)
     }
 
     pub(super) fn dial(&mut self, app: AppId, token: Token, mut dial: veche_runtime::Dial) {
         self.calls.redirect(&mut dial);
         let tls = dial.tls.map(|trust| match trust {
-            Trust::System => Believe::System,
-            Trust::File(file) => Believe::File(file),
-            Trust::Anybody => Believe::Anybody,
+            CertificateTrust::System => TrustSource::System,
+            CertificateTrust::File(file) => TrustSource::File(file),
+            CertificateTrust::Anybody => TrustSource::Insecure,
         });
-        self.asked.push(Asked::Dial(Box::new(Outgoing {
-            address: dial.address,
-            host: dial.host,
-            tls,
-            dial: Dial {
-                caller: caller(app, token),
-                authority: dial.authority,
-                target: dial.target,
-                protocols: dial.protocols,
-                headers: dial.headers,
-                compresses: dial.compresses,
-                timeout_ms: dial.timeout_ms,
-                terms: Terms {
-                    message_limits: Limits {
-                        message_bytes_max: dial.message_bytes_max,
-                        fragments_max: FRAGMENTS_MAX,
-                        inflate_ratio_max: 0,
+        self.asked
+            .push(DialAction::Dial(Box::new(OutgoingConnection {
+                address: dial.address,
+                host: dial.host,
+                tls,
+                dial: DialCommand {
+                    caller: caller(app, token),
+                    authority: dial.authority,
+                    target: dial.target,
+                    protocols: dial.protocols,
+                    headers: dial.headers,
+                    compresses: dial.compresses,
+                    timeout_ms: dial.timeout_ms,
+                    options: ClientOptions {
+                        message_limits: MessageLimits {
+                            message_bytes_max: dial.message_bytes_max,
+                            fragments_max: FRAGMENTS_MAX,
+                            inflate_ratio_max: 0,
+                        },
+                        ping_interval_ms: dial.ping_interval_ms,
+                        pong_timeout_ms: dial.pong_timeout_ms,
                     },
-                    ping_interval_ms: dial.ping_interval_ms,
-                    pong_timeout_ms: dial.pong_timeout_ms,
                 },
-            },
-        })));
+            })));
     }
 
     pub(super) fn hang_up(&mut self, app: AppId, token: Token) {
-        self.asked.push(Asked::HangUp(caller(app, token)));
+        self.asked.push(DialAction::HangUp(caller(app, token)));
     }
 
     pub(super) fn opened_client(
@@ -82,7 +83,7 @@ impl Here {
         token: u64,
         id: ConnectionId,
         protocol: Option<&str>,
-        shared: &mut Shared,
+        shared: &mut Context,
     ) -> Option<()> {
         let token = Token(token);
         let (opened, _) = self.run(app, None, shared, |app, now| {
@@ -91,7 +92,13 @@ impl Here {
         opened.filter(|opened| *opened).map(drop)
     }
 
-    pub(super) fn failed_client(&mut self, app: AppId, token: u64, why: &str, shared: &mut Shared) {
+    pub(super) fn failed_client(
+        &mut self,
+        app: AppId,
+        token: u64,
+        why: &str,
+        shared: &mut Context,
+    ) {
         let token = Token(token);
         self.run(app, None, shared, |app, now| {
             app.runtime.client_failed(token, why, now);
@@ -99,6 +106,6 @@ impl Here {
     }
 }
 
-fn caller(app: AppId, Token(token): Token) -> Caller {
-    Caller { app, token }
+fn caller(app: AppId, Token(token): Token) -> DialId {
+    DialId { app, token }
 }

@@ -5,11 +5,11 @@
 
 use std::collections::VecDeque;
 
-use veche_frontends::{AppId, Shared};
-use veche_hub::{About, Happening};
-use veche_runtime::{ChannelEvent, Event, EventKind, Runtime};
+use veche_frontends::{AppId, Context};
+use veche_hub::{ChannelEvent, EventFields};
+use veche_runtime::{ChannelEventView, Event, EventKind, Runtime};
 
-use super::here::Here;
+use super::app_hosts::AppHosts;
 
 /// Events of one worker that may wait.
 const WAITING_MAX: usize = 65_536;
@@ -19,14 +19,14 @@ const BATCH_MAX: usize = 500;
 
 /// What waits.
 #[derive(Default)]
-pub(super) struct Heard {
-    queue: VecDeque<Happening>,
+pub(super) struct EventQueue {
+    queue: VecDeque<ChannelEvent>,
     lost: u64,
 }
 
-impl Here {
+impl AppHosts {
     fn listener(&self) -> Option<AppId> {
-        let hears = |app: &Option<super::here::Application>| {
+        let hears = |app: &Option<super::app_hosts::RunningApp>| {
             let app = app.as_ref();
             app.is_some_and(|app| app.volume.hears_events && app.exit.is_none())
         };
@@ -35,7 +35,7 @@ impl Here {
     }
 
     /// Something has happened; whether an application is to be told.
-    pub(super) fn queue_events(&mut self, happenings: &[Happening], lost: u64) -> bool {
+    pub(super) fn queue_events(&mut self, happenings: &[ChannelEvent], lost: u64) -> bool {
         let Some(AppId(place)) = self.listener() else {
             return false;
         };
@@ -52,7 +52,7 @@ impl Here {
     }
 
     /// Whether a batch can be handed over.
-    pub(super) fn has_events_to_tell(&self) -> bool {
+    pub(super) fn can_deliver_events(&self) -> bool {
         // What it publishes about them could not be taken.
         if self.heard.queue.is_empty() || self.held.is_full() {
             return false;
@@ -68,17 +68,17 @@ impl Here {
     }
 
     /// Hands over a batch, if there is one and the application is done with the one before.
-    pub(super) fn tell_events(&mut self, shared: &mut Shared) {
-        if !self.has_events_to_tell() {
+    pub(super) fn deliver_events(&mut self, shared: &mut Context) {
+        if !self.can_deliver_events() {
             return;
         }
         let Some(listener) = self.listener() else {
-            return self.heard = Heard::default();
+            return self.heard = EventQueue::default();
         };
         let count = self.heard.queue.len().min(BATCH_MAX);
-        let batch: Vec<Happening> = self.heard.queue.drain(..count).collect();
+        let batch: Vec<ChannelEvent> = self.heard.queue.drain(..count).collect();
         let lost = std::mem::take(&mut self.heard.lost);
-        let events: Vec<ChannelEvent<'_>> = batch.iter().map(event).collect();
+        let events: Vec<ChannelEventView<'_>> = batch.iter().map(event).collect();
         self.run(listener, None, shared, |app, now| {
             let events = &events;
             app.runtime
@@ -87,15 +87,15 @@ impl Here {
     }
 }
 
-fn event(happening: &Happening) -> ChannelEvent<'_> {
-    let About {
+fn event(happening: &ChannelEvent) -> ChannelEventView<'_> {
+    let EventFields {
         kind,
         channel,
         user,
         client,
         info,
-    } = happening.about();
-    ChannelEvent {
+    } = happening.fields();
+    ChannelEventView {
         kind,
         channel,
         user,

@@ -1,55 +1,61 @@
 //! What the worker's turn asks of the applications.
 
-use veche_frontends::hooks::Question;
-use veche_frontends::shared::Renewal;
-use veche_frontends::{AppId, NotRenewed, Shared};
-use veche_hub::{ConnectionId, Happening};
+use veche_frontends::hooks::HookRequest;
+use veche_frontends::worker_context::TokenRenewal;
+use veche_frontends::{AppId, Context, RenewError};
+use veche_hub::{ChannelEvent, ConnectionId};
 use veche_runtime::Runtime;
 use veche_worker::AppHost;
 
-use super::commands;
-use super::far::AppMail;
-use super::here::Here;
-use super::inquire::asker;
-use super::service::Phase;
+use super::api_calls;
+use super::app_hosts::AppHosts;
+use super::channel_query::requesting_app;
+use super::remote_sends::AppWorkerMessage;
+use super::service::ServicePhase;
 
-impl AppHost for Here {
-    type Message = AppMail;
+impl AppHost for AppHosts {
+    type Message = AppWorkerMessage;
 
-    fn requester(session: ConnectionId) -> Option<AppId> {
-        asker(session).or_else(|| commands::caller(session))
+    fn worker_id(session: ConnectionId) -> Option<AppId> {
+        requesting_app(session).or_else(|| api_calls::caller(session))
     }
 
-    fn receive(&mut self, message: AppMail, shared: &mut Shared) {
-        self.mail(message, shared);
+    fn handle_message(&mut self, message: AppWorkerMessage, shared: &mut Context) {
+        self.receive_app_message(message, shared);
     }
 
     fn has_messages(&self) -> bool {
-        self.has_mail()
+        self.has_app_messages()
     }
 
-    fn next_message(&mut self, to: usize) -> Option<AppMail> {
-        self.next_mail(to)
+    fn next_message(&mut self, to: usize) -> Option<AppWorkerMessage> {
+        self.next_app_message(to)
     }
 
-    fn decide(&mut self, app: AppId, timeout_ms: u64, question: &Question, shared: &mut Shared) {
-        self.decide_on(app, timeout_ms, question, shared);
-    }
-
-    fn renewed(
+    fn decide_hook(
         &mut self,
-        renewal: &Renewal,
-        result: Result<Option<u64>, NotRenewed>,
-        shared: &mut Shared,
+        app: AppId,
+        timeout_ms: u64,
+        question: &HookRequest,
+        shared: &mut Context,
     ) {
-        self.tell_renewed(renewal, result, shared);
+        self.run_hook(app, timeout_ms, question, shared);
     }
 
-    fn happened(&mut self, events: &[Happening], lost: u64) -> bool {
+    fn handle_renewed(
+        &mut self,
+        renewal: &TokenRenewal,
+        result: Result<Option<u64>, RenewError>,
+        shared: &mut Context,
+    ) {
+        self.deliver_refreshed(renewal, result, shared);
+    }
+
+    fn handle_channel_event(&mut self, events: &[ChannelEvent], lost: u64) -> bool {
         self.queue_events(events, lost)
     }
 
-    fn stop(&mut self, shared: &mut Shared) {
+    fn stop(&mut self, shared: &mut Context) {
         self.stop_all(shared);
     }
 
@@ -60,14 +66,14 @@ impl AppHost for Here {
     fn has_clients(&self) -> bool {
         let apps = self.apps.iter().flatten();
         apps.filter(|app| !app.is_service())
-            .any(|app| !app.runtime.is_deserted())
+            .any(|app| !app.runtime.has_no_clients())
     }
 
-    fn stop_services(&mut self, until_ms: u64, shared: &mut Shared) {
-        self.tell_services(until_ms, shared);
+    fn stop_services(&mut self, until_ms: u64, shared: &mut Context) {
+        self.shut_down_services(until_ms, shared);
     }
 
     fn have_services_ended(&self) -> bool {
-        self.phase == Phase::Over
+        self.phase == ServicePhase::Over
     }
 }

@@ -1,37 +1,37 @@
 //! Applications: where scripts meet connections.
 //!
 //! The front ends know applications by the trait [`Apps`](veche_frontends::Apps) only, scripts know the world by
-//! effects only; [`Here`] stands between them in each worker, [`Library`] has the code for all workers.
+//! effects only; [`AppHosts`] stands between them in each worker, [`AppRegistry`] has the code for all workers.
 //!
 //! The crate knows which application a session belongs to, what its effects do to connections and channels, and how
 //! code is replaced while handlers wait. It does not know the worker's turn, sockets, threads or Lua.
 
 #![forbid(unsafe_code)]
 
+mod api_calls;
+mod app_hosts;
 mod calls;
-mod carry;
-#[cfg(test)]
-mod carry_tests;
-mod commands;
-mod decide;
+mod channel_query;
+mod deferred_publishes;
 mod dial;
 mod events;
-mod far;
-mod find;
+mod execute;
+#[cfg(test)]
+mod execute_tests;
 mod handover;
-mod held;
-mod here;
+mod hooks;
 mod host;
-mod inquire;
-mod journal;
-mod library;
 mod notices;
+mod recorder;
+mod registry;
+mod remote_sends;
 mod service;
+mod user_search;
 
-pub use calls::Gate;
-pub use dial::{Asked, Outgoing};
-pub use far::AppMail;
-pub use here::{Here, Wake};
-pub use journal::{Entry, Journal};
-pub use library::{Library, Shelf, seeded, warnings};
+pub use app_hosts::{AppHosts, Wake};
+pub use calls::CallExecutor;
+pub use dial::{DialAction, OutgoingConnection};
 pub use notices::Notices;
+pub use recorder::{AppRecorder, RecordedEntry};
+pub use registry::{AppRegistry, AppSet, seeded, warnings};
+pub use remote_sends::AppWorkerMessage;

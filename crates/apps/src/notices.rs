@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use veche_frontends::Shared;
+use veche_frontends::Context;
 use veche_hub::PayloadKind;
 
-use super::here::Here;
+use super::app_hosts::AppHosts;
 
 /// Notices go out so often.
 const EVERY_MS: u64 = 200;
@@ -19,12 +19,12 @@ pub trait Notices: Send + Sync {
 }
 
 /// The notices, and when they are published next.
-pub(super) struct Publisher {
+pub(super) struct NoticePublisher {
     notices: Arc<dyn Notices>,
     due_ms: u64,
 }
 
-impl Publisher {
+impl NoticePublisher {
     /// For the worker that publishes them.
     pub(super) fn new(notices: Arc<dyn Notices>) -> Self {
         Self { notices, due_ms: 0 }
@@ -35,9 +35,9 @@ impl Publisher {
     }
 }
 
-impl Here {
+impl AppHosts {
     /// Publishes what the pages should know.
-    pub(super) fn tell_developer(&mut self, shared: &mut Shared) {
+    pub(super) fn publish_notices(&mut self, shared: &mut Context) {
         let now_ms = shared.now.mono_ms;
         let Some(own) = self.notices.as_mut().filter(|own| own.due_ms <= now_ms) else {
             return;

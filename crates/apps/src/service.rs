@@ -1,14 +1,14 @@
 //! The life of a service's instance: it begins, ends, and begins again.
 //!
-//! An instance is an [`Application`] without clients on one worker. Each time it begins in a new VM, so nothing of a
+//! An instance is an [`RunningApp`] without clients on one worker. Each time it begins in a new VM, so nothing of a
 //! failure stays; it never runs twice at once, so after a reload it begins when older code has ended.
 
 use tracing::{error, info, warn};
-use veche_config::Restart;
-use veche_frontends::{AppId, Shared};
-use veche_runtime::{Event, Runtime, Service};
+use veche_config::RestartPolicy;
+use veche_frontends::{AppId, Context};
+use veche_runtime::{Event, Runtime, ServiceState};
 
-use super::here::{Application, Here, LOG};
+use super::app_hosts::{AppHosts, LOG, RunningApp};
 
 /// It begins again after so long when it has failed for the first time; then after twice as long each time.
 const BACK_OFF_MS: u64 = 200;
@@ -19,15 +19,15 @@ const RAN_WELL_MS: u64 = 30_000;
 
 /// How a service's instance lives.
 #[derive(Debug)]
-pub(super) struct Life {
-    restart: Restart,
-    state: State,
+pub(super) struct Lifecycle {
+    restart: RestartPolicy,
+    state: LifecycleState,
     /// Times that it was over too soon, without one between that it was not.
     early_ends: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum LifecycleState {
     /// It begins as soon as older code has ended.
     New,
     /// It begins again then.
@@ -42,7 +42,7 @@ enum State {
 
 /// Whether the services of a worker may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum ServicePhase {
     /// Not yet: services of another process of this server may run.
     Held,
     Open,
@@ -54,17 +54,17 @@ pub(super) enum Phase {
     Over,
 }
 
-impl Life {
-    pub(super) fn new(restart: Restart) -> Self {
+impl Lifecycle {
+    pub(super) fn new(restart: RestartPolicy) -> Self {
         Self {
             restart,
-            state: State::New,
+            state: LifecycleState::New,
             early_ends: 0,
         }
     }
 
     /// It was over after so long; when it is due again, in milliseconds from now.
-    fn wait_ms(&mut self, ran_ms: u64) -> u64 {
+    fn restart_delay_ms(&mut self, ran_ms: u64) -> u64 {
         if ran_ms >= RAN_WELL_MS {
             self.early_ends = 0;
         }
@@ -74,77 +74,81 @@ impl Life {
     }
 }
 
-impl Application {
+impl RunningApp {
     /// Whether it is a service, even one that is no more in the configuration.
     pub(super) fn is_service(&self) -> bool {
-        self.volume.seat.is_some()
+        self.volume.slot.is_some()
     }
 
     /// Whether it runs, or something that it or its older code has begun.
     fn is_busy(&self) -> bool {
         let runs = self.is_running() || self.exit.is_some();
-        let has_work = runs && !self.runtime.is_at_rest();
-        has_work || self.runtime.is_stopping() || !self.runtime.is_older_at_rest()
+        let has_work = runs && !self.runtime.is_idle();
+        has_work || self.runtime.is_stopping() || !self.runtime.is_older_idle()
     }
 
     /// Whether it is a service that runs.
     pub(super) fn is_running(&self) -> bool {
-        self.life.is_some() && self.runtime.service() == Service::Runs
+        self.life.is_some() && self.runtime.service_state() == ServiceState::Runs
     }
 
     /// When there is something to do for a service's life, in monotonic milliseconds.
-    pub(super) fn life_due_ms(&self) -> u64 {
+    pub(super) fn lifecycle_due_ms(&self) -> u64 {
         match self.life.as_ref().map(|life| life.state) {
-            Some(State::New) if !self.runtime.has_older() => 0,
-            Some(State::Due { at_ms }) => at_ms,
-            Some(State::Runs { .. }) if self.runtime.service() != Service::Runs => 0,
+            Some(LifecycleState::New) if !self.runtime.has_older() => 0,
+            Some(LifecycleState::Due { at_ms }) => at_ms,
+            Some(LifecycleState::Runs { .. })
+                if self.runtime.service_state() != ServiceState::Runs =>
+            {
+                0
+            }
             _ => u64::MAX,
         }
     }
 }
 
-impl Here {
+impl AppHosts {
     /// No service begins before [`Self::start_services`].
     pub fn hold_services(&mut self) {
-        self.phase = Phase::Held;
+        self.phase = ServicePhase::Held;
     }
 
     /// Begins the services that were held back, unless they were told to end meanwhile.
     pub fn start_services(&mut self) {
-        if self.phase == Phase::Held {
-            self.phase = Phase::Open;
+        if self.phase == ServicePhase::Held {
+            self.phase = ServicePhase::Open;
         }
     }
 
     /// Whether it is a service that does nothing at all: it has not begun, or has ended.
-    pub(super) fn is_idle(&self, app: &Application) -> bool {
-        app.is_service() && matches!(self.phase, Phase::Held | Phase::Over)
+    pub(super) fn is_idle(&self, app: &RunningApp) -> bool {
+        app.is_service() && matches!(self.phase, ServicePhase::Held | ServicePhase::Over)
     }
 
     /// Services are to end, and are ended at that time in monotonic milliseconds.
-    pub(super) fn tell_services(&mut self, until_ms: u64, shared: &mut Shared) {
+    pub(super) fn shut_down_services(&mut self, until_ms: u64, shared: &mut Context) {
         match &mut self.phase {
             // Nothing has begun.
-            Phase::Held => self.phase = Phase::Over,
-            Phase::Open => {
-                self.phase = Phase::Stopping { until_ms };
+            ServicePhase::Held => self.phase = ServicePhase::Over,
+            ServicePhase::Open => {
+                self.phase = ServicePhase::Stopping { until_ms };
                 for id in self.services() {
                     self.run(id, None, shared, |app, now| app.stop(now));
                 }
                 self.end_services(shared);
             }
-            Phase::Stopping { until_ms: until } => *until = until_ms.min(*until),
-            Phase::Over => {}
+            ServicePhase::Stopping { until_ms: until } => *until = until_ms.min(*until),
+            ServicePhase::Over => {}
         }
     }
 
     /// Ends services that were told to end, once they have nothing to do any more or their time is over.
-    pub(super) fn end_services(&mut self, shared: &mut Shared) {
-        let Phase::Stopping { until_ms } = self.phase else {
+    pub(super) fn end_services(&mut self, shared: &mut Context) {
+        let ServicePhase::Stopping { until_ms } = self.phase else {
             return;
         };
         let is_late = shared.now.mono_ms >= until_ms;
-        let is_busy = |app: &Application| app.is_service() && app.is_busy();
+        let is_busy = |app: &RunningApp| app.is_service() && app.is_busy();
         if !is_late && self.apps.iter().flatten().any(is_busy) {
             return;
         }
@@ -157,60 +161,60 @@ impl Here {
                 app.runtime.abort();
             });
         }
-        self.phase = Phase::Over;
+        self.phase = ServicePhase::Over;
     }
 
     fn services(&self) -> Vec<AppId> {
         let apps = self.apps.iter().enumerate();
-        let services = apps.filter(|(_, app)| app.as_ref().is_some_and(Application::is_service));
+        let services = apps.filter(|(_, app)| app.as_ref().is_some_and(RunningApp::is_service));
         services.map(|(index, _)| AppId(index as u16)).collect()
     }
 
     /// Sees to a service's life, where an application is one.
-    pub(super) fn tend(&mut self, id: AppId, shared: &mut Shared) {
+    pub(super) fn advance_service(&mut self, id: AppId, shared: &mut Context) {
         let now_ms = shared.now.mono_ms;
-        if self.phase != Phase::Open {
+        if self.phase != ServicePhase::Open {
             return;
         }
-        let Some(app) = self.app(id).filter(|app| app.life_due_ms() <= now_ms) else {
+        let Some(app) = self.app(id).filter(|app| app.lifecycle_due_ms() <= now_ms) else {
             return;
         };
         let Some(state) = app.life.as_ref().map(|life| life.state) else {
             return;
         };
         match state {
-            State::New => self.begin(id, shared),
-            State::Due { .. } => self.begin_again(id, shared),
-            State::Runs { since_ms } => {
-                let has_failed = app.runtime.service() == Service::Failed;
+            LifecycleState::New => self.begin_service(id, shared),
+            LifecycleState::Due { .. } => self.restart_service(id, shared),
+            LifecycleState::Runs { since_ms } => {
+                let has_failed = app.runtime.service_state() == ServiceState::Failed;
                 app.runtime.abort();
-                self.carry_out(id, None, shared);
-                self.ended(id, has_failed, now_ms - since_ms, shared);
+                self.execute_effects(id, None, shared);
+                self.service_ended(id, has_failed, now_ms - since_ms, shared);
             }
-            State::Over => {}
+            LifecycleState::Over => {}
         }
     }
 
-    fn begin_again(&mut self, id: AppId, shared: &mut Shared) {
+    fn restart_service(&mut self, id: AppId, shared: &mut Context) {
         let Some(app) = self.app(id) else { return };
         let result = app.runtime.restart(&app.volume.program);
-        match result.map_err(|error| app.volume.failed(&error)) {
+        match result.map_err(|error| app.volume.start_error(&error)) {
             Ok(()) => {
                 shared.stats.service_restarts.add(1);
-                self.begin(id, shared);
+                self.begin_service(id, shared);
             }
             Err(words) => {
                 error!(target: LOG, "{words}");
-                self.ended(id, true, 0, shared);
+                self.service_ended(id, true, 0, shared);
             }
         }
     }
 
-    pub(super) fn begin(&mut self, id: AppId, shared: &mut Shared) {
+    pub(super) fn begin_service(&mut self, id: AppId, shared: &mut Context) {
         let since_ms = shared.now.mono_ms;
         self.run(id, None, shared, |app, now| {
             if let Some(life) = &mut app.life {
-                life.state = State::Runs { since_ms };
+                life.state = LifecycleState::Runs { since_ms };
             }
             // A VM's first turn comes before its first call.
             app.runtime.turn(now);
@@ -219,26 +223,26 @@ impl Here {
     }
 
     /// An instance is over: whether, and when, it begins again.
-    fn ended(&mut self, id: AppId, has_failed: bool, ran_ms: u64, shared: &Shared) {
+    fn service_ended(&mut self, id: AppId, has_failed: bool, ran_ms: u64, shared: &Context) {
         let now_ms = shared.now.mono_ms;
         let Some(app) = self.app(id) else { return };
         let (Some(life), name) = (&mut app.life, app.volume.name()) else {
             return;
         };
         let again = match life.restart {
-            Restart::Always => true,
-            Restart::OnFailure => has_failed,
-            Restart::Never => false,
+            RestartPolicy::Always => true,
+            RestartPolicy::OnFailure => has_failed,
+            RestartPolicy::Never => false,
         };
         let how = if has_failed { "failed" } else { "is done" };
         if !again {
             info!(target: LOG, app = name, "the service {how}");
-            life.state = State::Over;
+            life.state = LifecycleState::Over;
             return;
         }
-        let wait_ms = life.wait_ms(ran_ms);
+        let wait_ms = life.restart_delay_ms(ran_ms);
         let at_ms = now_ms + wait_ms;
-        life.state = State::Due { at_ms };
+        life.state = LifecycleState::Due { at_ms };
         if has_failed {
             warn!(target: LOG, app = name, "the service {how}: again in {wait_ms} ms");
         } else {
@@ -253,14 +257,14 @@ mod tests {
 
     #[test]
     fn it_waits_longer_each_time_until_it_has_run_well() {
-        let mut life = Life::new(Restart::OnFailure);
-        let waits: Vec<u64> = (0..10).map(|_| life.wait_ms(5)).collect();
+        let mut life = Lifecycle::new(RestartPolicy::OnFailure);
+        let waits: Vec<u64> = (0..10).map(|_| life.restart_delay_ms(5)).collect();
         let expected = [
             200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000,
         ];
         assert_eq!(waits, expected);
-        assert_eq!(life.wait_ms(RAN_WELL_MS - 1), 30_000);
-        assert_eq!(life.wait_ms(RAN_WELL_MS), 200);
-        assert_eq!(life.wait_ms(0), 400);
+        assert_eq!(life.restart_delay_ms(RAN_WELL_MS - 1), 30_000);
+        assert_eq!(life.restart_delay_ms(RAN_WELL_MS), 200);
+        assert_eq!(life.restart_delay_ms(0), 400);
     }
 }

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use veche_archive::{Archive, Fsync, Options, Publication, Record, Refused};
+use veche_archive::{AppendError, Archive, FsyncPolicy, Options, Record, StoredPublication};
 
 struct Plan {
     records: u64,
@@ -59,9 +59,9 @@ fn main() {
         payload,
     };
     let fsync = match value("sync", "interval").as_str() {
-        "every" => Fsync::EveryCommit,
-        "never" => Fsync::Never,
-        _ => Fsync::Interval(Duration::from_secs(1)),
+        "every" => FsyncPolicy::EveryCommit,
+        "never" => FsyncPolicy::Never,
+        _ => FsyncPolicy::Interval(Duration::from_secs(1)),
     };
     let options = Options {
         fsync,
@@ -140,7 +140,7 @@ fn work(worker: u64, archive: &Archive, plan: &Plan) -> (Vec<Duration>, Duration
         for _ in 0..plan.turn {
             let channel = &names[(done % plan.channels) as usize];
             let offset = done / plan.channels + 1;
-            let publication = Publication {
+            let publication = StoredPublication {
                 offset,
                 at_ms: 1_700_000_000_000 + done,
                 kind: 1,
@@ -167,7 +167,7 @@ fn work(worker: u64, archive: &Archive, plan: &Plan) -> (Vec<Duration>, Duration
             own += at.elapsed();
             match result {
                 Ok(_) => break,
-                Err(Refused::Full(back) | Refused::Closed(back)) => records = back,
+                Err(AppendError::Full(back) | AppendError::Closed(back)) => records = back,
             }
             thread::park_timeout(Duration::from_millis(100));
             note(&mut writer, &handed, &mut waits);
@@ -183,7 +183,7 @@ fn work(worker: u64, archive: &Archive, plan: &Plan) -> (Vec<Duration>, Duration
 }
 
 fn note(writer: &mut veche_archive::Writer, handed: &[Instant], waits: &mut Vec<Duration>) {
-    if let Some(durable) = writer.durable() {
+    if let Some(durable) = writer.take_durable() {
         let told = waits.len()..durable.batch as usize;
         waits.extend(handed[told].iter().map(Instant::elapsed));
     }

@@ -13,17 +13,17 @@ use parking_lot::Mutex;
 use crate::database::{Contents, Database};
 use crate::error::Error;
 use crate::lane::{Lane, Writer};
-use crate::loaded::Loaded;
+use crate::loaded::LoadedStreams;
 use crate::lock::Lock;
-use crate::log::{Log, Opening};
 use crate::options::Options;
-use crate::run::{self, Cause, Last, Renewal};
-use crate::stats::{Counters, Stats};
+use crate::run_state::{self, LastRun, Renewal, RenewalCause};
+use crate::stats::{ArchiveStats, Counters};
+use crate::writer_thread::{Opening, WriterThread};
 
 /// An open archive. What is handed over before it is closed, or let go of, is written.
 #[derive(Debug)]
 pub struct Archive {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     queue_bytes_max: usize,
     /// `None` once it was closed.
     thread: Option<JoinHandle<Result<(), Error>>>,
@@ -31,7 +31,7 @@ pub struct Archive {
 
 /// What the archive's thread shares with the rest.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct SharedState {
     pub(crate) lanes: Mutex<Vec<Arc<Lane>>>,
     pub(crate) is_closing: AtomicBool,
     pub(crate) counters: Counters,
@@ -41,7 +41,7 @@ pub(crate) struct Shared {
 ///
 /// # Errors
 /// [`Error`]; nothing has changed then.
-pub fn open(folder: &Path, options: &Options) -> Result<(Archive, Loaded), Error> {
+pub fn open(folder: &Path, options: &Options) -> Result<(Archive, LoadedStreams), Error> {
     make(folder).map_err(|source| Error::Io {
         path: folder.into(),
         source,
@@ -52,8 +52,8 @@ pub fn open(folder: &Path, options: &Options) -> Result<(Archive, Loaded), Error
         source,
     };
     let boot = options.boot.as_deref();
-    let last = run::last(folder, boot).map_err(failed)?;
-    if last == Last::Damaged {
+    let last = run_state::last(folder, boot).map_err(failed)?;
+    if last == LastRun::Damaged {
         return Err(Error::Damaged {
             path: folder.into(),
             reason: "the last run could not write it".to_owned(),
@@ -66,9 +66,9 @@ pub fn open(folder: &Path, options: &Options) -> Result<(Archive, Loaded), Error
         opened => Some(opened?),
     };
     let cause = match (&database, last) {
-        (Some(database), _) if database.has_lost() => Some(Cause::Log),
-        (_, Last::Lost) => Some(Cause::Machine),
-        (_, Last::Renew) => Some(Cause::Asked),
+        (Some(database), _) if database.has_lost() => Some(RenewalCause::Log),
+        (_, LastRun::Lost) => Some(RenewalCause::Machine),
+        (_, LastRun::Renew) => Some(RenewalCause::Asked),
         _ => None,
     };
     let renewal = cause
@@ -83,8 +83,8 @@ pub fn open(folder: &Path, options: &Options) -> Result<(Archive, Loaded), Error
         is_lost: renewal.is_some(),
         repairs: contents.repairs,
     };
-    let shared = Arc::new(Shared::default());
-    let mut log = Log::new(
+    let shared = Arc::new(SharedState::default());
+    let mut log = WriterThread::new(
         folder,
         options,
         database,
@@ -93,7 +93,7 @@ pub fn open(folder: &Path, options: &Options) -> Result<(Archive, Loaded), Error
         Arc::clone(&shared),
         lock,
     );
-    log.begin()?;
+    log.write_opening_records()?;
     let thread = thread::Builder::new()
         .name("archive".into())
         .spawn(|| log.run());
@@ -131,7 +131,7 @@ pub fn set_aside(folder: &Path) -> Result<PathBuf, Error> {
             Ok(()) | Err(_) => {}
         }
     }
-    run::end(folder);
+    run_state::end(folder);
     Ok(aside)
 }
 
@@ -142,7 +142,7 @@ pub fn set_aside(folder: &Path) -> Result<PathBuf, Error> {
 /// [`Error::InUse`], [`Error::Io`].
 pub fn renew_epochs(folder: &Path) -> Result<(), Error> {
     let _lock = Lock::take(folder)?;
-    run::renew(folder).map_err(|source| Error::Io {
+    run_state::renew(folder).map_err(|source| Error::Io {
         path: folder.into(),
         source,
     })
@@ -186,7 +186,7 @@ impl Archive {
 
     /// What was counted so far.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> ArchiveStats {
         let queued = self
             .shared
             .lanes

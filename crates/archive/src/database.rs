@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, params};
-use veche_files::Writing;
+use veche_files::WriteOptions;
 
 use crate::error::Error;
-use crate::index::{Head, Plan, Row};
-use crate::options::Fsync;
-use crate::tail::{self, Tail};
+use crate::index::{ChangeSet, PublicationRow, StreamRow};
+use crate::options::FsyncPolicy;
+use crate::wal_tail::{self, WalTail};
 
 /// Says in the file's header whose it is: "vech".
 const APPLICATION: i32 = 0x7665_6368;
@@ -29,7 +29,7 @@ const APPLICATION: i32 = 0x7665_6368;
 const FORMAT: u32 = 1;
 
 /// Numbers of formats that later versions may reach with the tables that this one has.
-const FORMATS_NEAR: i64 = 16;
+const COMPATIBLE_FORMATS: i64 = 16;
 
 const PAGE_BYTES: u64 = 8192;
 
@@ -72,16 +72,16 @@ const TABLES: &str = "
 pub(crate) struct Database {
     connection: Connection,
     path: PathBuf,
-    fsync: Fsync,
+    fsync: FsyncPolicy,
     /// What the log had behind its last good commit when it was opened.
-    tail: Tail,
+    tail: WalTail,
     /// How long the log may get before it is moved into the tables, in bytes.
     log_bytes_max: u64,
 }
 
 /// What there is to do besides commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Upkeep {
+pub(crate) enum Maintenance {
     /// Nothing.
     Idle,
     /// The log was moved into the tables.
@@ -92,7 +92,7 @@ pub(crate) enum Upkeep {
 
 impl Database {
     /// Opens the file in that folder, or makes one.
-    pub(crate) fn open(folder: &Path, fsync: Fsync) -> Result<Self, Error> {
+    pub(crate) fn open(folder: &Path, fsync: FsyncPolicy) -> Result<Self, Error> {
         let failed = |path: &Path, source| Error::Io {
             path: path.into(),
             source,
@@ -103,7 +103,7 @@ impl Database {
         // Made here, for the owner only; SQLite gives its log the same mode.
         for (file, is_made) in [(&path, true), (&log_of(&path), false)] {
             if is_made || fs::symlink_metadata(file).is_ok() {
-                Writing::private()
+                WriteOptions::private()
                     .open(file)
                     .map_err(|error| failed(file, error))?;
             }
@@ -119,7 +119,7 @@ impl Database {
             connection,
             path,
             fsync,
-            tail: Tail::default(),
+            tail: WalTail::default(),
             log_bytes_max: LOG_FRAMES.start() * PAGE_BYTES,
         };
         database.prepare()?;
@@ -144,7 +144,7 @@ impl Database {
         let tables = tables_of(&self.connection).map_err(|source| explain(&self.path, source))?;
         let is_new = application == 0 && tables.is_empty();
         if !is_new {
-            self.judge(application, format, &tables)?;
+            self.check_format(application, format, &tables)?;
         }
         if is_new {
             // Both count before the first page is written, and asking for the second always writes.
@@ -153,9 +153,9 @@ impl Database {
             ))?;
         }
         let synchronous = match self.fsync {
-            Fsync::EveryCommit => "full",
+            FsyncPolicy::EveryCommit => "full",
             // Asked for at checkpoints only, without which a power cut could damage what is old.
-            Fsync::Interval(_) | Fsync::Never => "normal",
+            FsyncPolicy::Interval(_) | FsyncPolicy::Never => "normal",
         };
         let settings = format!(
             "pragma journal_mode = wal; pragma synchronous = {synchronous}; pragma wal_autocheckpoint = 0;
@@ -175,7 +175,7 @@ impl Database {
 
     /// Whose file it is, and of which format. With the tables that this version makes, a number that is off by a byte, or
     /// names a format that is far off, is damage.
-    fn judge(&self, application: i64, format: i64, tables: &[String]) -> Result<(), Error> {
+    fn check_format(&self, application: i64, format: i64, tables: &[String]) -> Result<(), Error> {
         let path = self.path.clone();
         let expected = Connection::open_in_memory().and_then(|memory| {
             memory.execute_batch(TABLES)?;
@@ -195,7 +195,7 @@ impl Database {
         if !(is_ours || are_ours && is_near_ours) {
             return Err(Error::Foreign { path });
         }
-        let is_near = (1..FORMATS_NEAR).contains(&(format - i64::from(FORMAT)));
+        let is_near = (1..COMPATIBLE_FORMATS).contains(&(format - i64::from(FORMAT)));
         if format > FORMAT.into() && (!are_ours || is_near) {
             let found = format.try_into().unwrap_or(u32::MAX);
             return Err(Error::Newer {
@@ -228,7 +228,7 @@ impl Database {
     }
 
     /// Makes a group's changes, all or none. A disk that is full may have room once the log is in the tables.
-    pub(crate) fn commit(&mut self, plan: &Plan) -> Result<(), Error> {
+    pub(crate) fn commit(&mut self, plan: &ChangeSet) -> Result<(), Error> {
         let Err(source) = self.write(plan) else {
             return Ok(());
         };
@@ -245,7 +245,7 @@ impl Database {
         .map_err(|source| explain(&self.path, source))
     }
 
-    fn write(&mut self, plan: &Plan) -> rusqlite::Result<()> {
+    fn write(&mut self, plan: &ChangeSet) -> rusqlite::Result<()> {
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -311,7 +311,7 @@ impl Database {
     }
 
     /// One step of what keeps the files small, if one is due. Its length is bounded.
-    pub(crate) fn upkeep(&mut self) -> Result<Upkeep, Error> {
+    pub(crate) fn maintain(&mut self) -> Result<Maintenance, Error> {
         let (frames, moved) = self.log_frames()?;
         let (free, all) = (
             self.number("freelist_count")?.cast_unsigned(),
@@ -322,13 +322,13 @@ impl Database {
         if frames - moved >= frames_max {
             // The log begins anew, at its beginning: what it holds is never of two rounds.
             self.checkpoint("truncate")?;
-            return Ok(Upkeep::Checkpoint);
+            return Ok(Maintenance::Checkpoint);
         }
         if free > FREE_PAGES_MIN + VACUUM_PAGES && free > all / 4 {
             self.run(&format!("pragma incremental_vacuum({VACUUM_PAGES})"))?;
-            return Ok(Upkeep::Vacuum);
+            return Ok(Maintenance::Vacuum);
         }
-        Ok(Upkeep::Idle)
+        Ok(Maintenance::Idle)
     }
 
     /// Whether the log is so long that upkeep should not wait.
@@ -359,17 +359,17 @@ impl Database {
         self.tail.is_loss()
     }
 
-    fn read_tail(&self) -> Result<Tail, Error> {
+    fn read_tail(&self) -> Result<WalTail, Error> {
         let (frames, _) = self.log_frames()?;
         let path = self.log();
-        Tail::read(&path, frames, PAGE_BYTES).map_err(|source| Error::Io { path, source })
+        WalTail::read(&path, frames, PAGE_BYTES).map_err(|source| Error::Io { path, source })
     }
 
     /// Takes away what the log has behind its last good commit.
     pub(crate) fn cut_tail(&mut self) -> Result<(), Error> {
         let (frames, _) = self.log_frames()?;
         let path = self.log();
-        tail::cut(&path, frames, PAGE_BYTES).map_err(|source| Error::Io { path, source })
+        wal_tail::cut(&path, frames, PAGE_BYTES).map_err(|source| Error::Io { path, source })
     }
 
     /// Whole frames in the log, and how many of them the tables have.
@@ -419,9 +419,9 @@ fn log_of(path: &Path) -> PathBuf {
     path.with_extension("sqlite-wal")
 }
 
-impl Head {
+impl StreamRow {
     fn checksum(&self) -> u32 {
-        let mut sum = Sum::default();
+        let mut sum = RowChecksum::default();
         for number in [self.id, self.epoch, self.opened_ms, self.top] {
             sum.number(number);
         }
@@ -431,10 +431,10 @@ impl Head {
     }
 }
 
-impl Row {
+impl PublicationRow {
     fn checksum(&self, number: u64) -> u32 {
         let publication = &self.publication;
-        let mut sum = Sum::default();
+        let mut sum = RowChecksum::default();
         for number in [
             number,
             self.stream,
@@ -453,9 +453,9 @@ impl Row {
 
 /// CRC-32 of a row's columns, each with its length.
 #[derive(Default)]
-struct Sum(crc32fast::Hasher);
+struct RowChecksum(crc32fast::Hasher);
 
-impl Sum {
+impl RowChecksum {
     fn number(&mut self, number: u64) {
         self.0.update(&number.to_le_bytes());
     }
@@ -465,7 +465,7 @@ impl Sum {
         self.0.update(bytes.unwrap_or_default());
     }
 
-    fn version(&mut self, version: Option<&crate::Version>) {
+    fn version(&mut self, version: Option<&crate::StoredVersion>) {
         self.number(version.is_some().into());
         if let Some(version) = version {
             self.number(version.number);

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
 use std::sync::Arc;
 
-use crate::record::{Publication, Record, Version};
+use crate::record::{Record, StoredPublication, StoredVersion};
 
 /// All streams there are.
 #[derive(Debug, Default)]
@@ -26,27 +26,27 @@ pub(crate) struct Stream {
     pub(crate) opened_ms: u64,
     pub(crate) top: u64,
     /// The last one, and the offset of the publication that had it.
-    version: Option<Box<(u64, Version)>>,
-    rows: VecDeque<Place>,
+    version: Option<Box<(u64, StoredVersion)>>,
+    rows: VecDeque<RowLocation>,
 }
 
 /// Where a publication is.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct RowLocation {
     offset: u64,
     number: u64,
 }
 
 /// Changes of one group, which are made all or none. Making them twice does what making them once does.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
+pub(crate) struct ChangeSet {
     /// Publications, by number from `first` on; `None` came and went.
-    pub(crate) added: Vec<Option<Row>>,
+    pub(crate) added: Vec<Option<PublicationRow>>,
     pub(crate) first: u64,
     /// Numbers of publications' rows, in runs of first and last.
     pub(crate) removed: Vec<(u64, u64)>,
     /// Streams as they are now.
-    pub(crate) streams: Vec<Head>,
+    pub(crate) streams: Vec<StreamRow>,
     /// Streams' rows.
     pub(crate) dropped: Vec<u64>,
     pub(crate) ignored: u64,
@@ -56,20 +56,20 @@ pub(crate) struct Plan {
 
 /// A publication's row.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct PublicationRow {
     pub(crate) stream: u64,
-    pub(crate) publication: Publication,
+    pub(crate) publication: StoredPublication,
 }
 
 /// A stream's row. While it has publications, the newest says more than the row does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct StreamRow {
     pub(crate) id: u64,
     pub(crate) name: Arc<str>,
     pub(crate) epoch: u64,
     pub(crate) opened_ms: u64,
     pub(crate) top: u64,
-    pub(crate) version: Option<Version>,
+    pub(crate) version: Option<StoredVersion>,
 }
 
 impl Index {
@@ -82,7 +82,7 @@ impl Index {
     }
 
     /// A stream that was read.
-    pub(crate) fn load(&mut self, head: &Head) {
+    pub(crate) fn load(&mut self, head: &StreamRow) {
         self.id = self.id.max(head.id);
         let stream = Stream {
             id: head.id,
@@ -96,7 +96,12 @@ impl Index {
     }
 
     /// A publication of it that was read; older ones come first.
-    pub(crate) fn load_row(&mut self, name: &Arc<str>, number: u64, publication: &Publication) {
+    pub(crate) fn load_row(
+        &mut self,
+        name: &Arc<str>,
+        number: u64,
+        publication: &StoredPublication,
+    ) {
         self.skip_to(number);
         if let Some(stream) = self.streams.get_mut(name) {
             stream.push(number, publication);
@@ -115,10 +120,10 @@ impl Index {
     }
 
     /// What records of a group change.
-    pub(crate) fn plan(&mut self, records: impl IntoIterator<Item = Record>) -> Plan {
-        let mut plan = Plan {
+    pub(crate) fn change_set(&mut self, records: impl IntoIterator<Item = Record>) -> ChangeSet {
+        let mut plan = ChangeSet {
             first: self.number + 1,
-            ..Plan::default()
+            ..ChangeSet::default()
         };
         for record in records {
             self.apply(record, &mut plan);
@@ -127,7 +132,7 @@ impl Index {
         plan
     }
 
-    fn apply(&mut self, record: Record, plan: &mut Plan) {
+    fn apply(&mut self, record: Record, plan: &mut ChangeSet) {
         match record {
             Record::Opened {
                 channel,
@@ -145,7 +150,7 @@ impl Index {
         }
     }
 
-    fn open(&mut self, channel: Arc<str>, epoch: u64, at_ms: u64, plan: &mut Plan) {
+    fn open(&mut self, channel: Arc<str>, epoch: u64, at_ms: u64, plan: &mut ChangeSet) {
         if self
             .streams
             .get(&channel)
@@ -174,8 +179,8 @@ impl Index {
         &mut self,
         channel: &Arc<str>,
         epoch: u64,
-        publication: Publication,
-        plan: &mut Plan,
+        publication: StoredPublication,
+        plan: &mut ChangeSet,
     ) {
         let is_known = self
             .streams
@@ -194,13 +199,13 @@ impl Index {
         self.number += 1;
         self.publications += 1;
         stream.push(self.number, &publication);
-        plan.added.push(Some(Row {
+        plan.added.push(Some(PublicationRow {
             stream: stream.id,
             publication,
         }));
     }
 
-    fn trim(&mut self, channel: &Arc<str>, below: u64, plan: &mut Plan) {
+    fn trim(&mut self, channel: &Arc<str>, below: u64, plan: &mut ChangeSet) {
         let Some(stream) = self.streams.get_mut(channel) else {
             plan.ignored += 1;
             return;
@@ -230,7 +235,7 @@ impl Index {
         }
     }
 
-    fn forget(&mut self, channel: &Arc<str>, plan: &mut Plan) {
+    fn forget(&mut self, channel: &Arc<str>, plan: &mut ChangeSet) {
         let Some(stream) = self.streams.remove(channel) else {
             plan.ignored += 1;
             return;
@@ -245,19 +250,19 @@ impl Index {
 }
 
 impl Stream {
-    fn push(&mut self, number: u64, publication: &Publication) {
+    fn push(&mut self, number: u64, publication: &StoredPublication) {
         self.top = publication.offset;
         if let Some(version) = &publication.version {
             self.version = Some(Box::new((publication.offset, version.clone())));
         }
-        self.rows.push_back(Place {
+        self.rows.push_back(RowLocation {
             offset: publication.offset,
             number,
         });
     }
 }
 
-impl Plan {
+impl ChangeSet {
     /// Takes those rows away, and nothing else.
     pub(crate) fn of_repairs(publications: Vec<u64>, streams: Vec<u64>) -> Self {
         let mut plan = Self {
@@ -289,7 +294,7 @@ impl Plan {
         self.removed = runs.map(|run| (run[0], run[run.len() - 1])).collect();
         for name in mem::take(&mut self.changed) {
             if let Some(stream) = index.streams.get(&name) {
-                self.streams.push(Head {
+                self.streams.push(StreamRow {
                     id: stream.id,
                     epoch: stream.epoch,
                     opened_ms: stream.opened_ms,
@@ -308,12 +313,12 @@ mod tests {
     use bytes::Bytes;
 
     fn published(channel: &str, epoch: u64, offset: u64, version: Option<u64>) -> Record {
-        let publication = Publication {
+        let publication = StoredPublication {
             offset,
             at_ms: 1000 + offset,
             kind: 1,
             payload: Bytes::from_static(b"x"),
-            version: version.map(|number| Version {
+            version: version.map(|number| StoredVersion {
                 number,
                 epoch: None,
             }),
@@ -334,9 +339,9 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_in_one_group_is_not_written() {
+    fn a_publication_added_and_removed_in_one_group_is_not_written() {
         let mut index = Index::default();
-        let plan = index.plan([
+        let plan = index.change_set([
             published("a", 7, 1, None),
             published("a", 7, 2, None),
             trimmed("a", 2),
@@ -347,7 +352,7 @@ mod tests {
             Some(2)
         );
         assert!(plan.removed.is_empty());
-        let plan = index.plan([
+        let plan = index.change_set([
             published("b", 7, 1, None),
             Record::Dropped {
                 channel: "b".into(),
@@ -360,13 +365,13 @@ mod tests {
     #[test]
     fn rows_go_in_runs() {
         let mut index = Index::default();
-        let _ = index.plan((1..=6).flat_map(|offset| {
+        let _ = index.change_set((1..=6).flat_map(|offset| {
             [
                 published("a", 1, offset, None),
                 published("b", 1, offset, None),
             ]
         }));
-        let plan = index.plan([trimmed("b", 4), trimmed("a", 3)]);
+        let plan = index.change_set([trimmed("b", 4), trimmed("a", 3)]);
         // Rows alternate between the two: 1 and 3 are of `a`, 2, 4 and 6 of `b`.
         assert_eq!(plan.removed, [(1, 4), (6, 6)]);
         assert!(plan.streams.is_empty());
@@ -375,8 +380,8 @@ mod tests {
     #[test]
     fn the_last_word_on_top_and_version_moves_to_the_stream() {
         let mut index = Index::default();
-        let _ = index.plan([published("a", 1, 1, Some(5)), published("a", 1, 2, None)]);
-        let plan = index.plan([trimmed("a", 2)]);
+        let _ = index.change_set([published("a", 1, 1, Some(5)), published("a", 1, 2, None)]);
+        let plan = index.change_set([trimmed("a", 2)]);
         assert_eq!(
             plan.streams[0]
                 .version
@@ -384,7 +389,7 @@ mod tests {
                 .map(|version| version.number),
             Some(5)
         );
-        let plan = index.plan([Record::Cleared {
+        let plan = index.change_set([Record::Cleared {
             channel: "a".into(),
         }]);
         assert_eq!(plan.streams[0].top, 2);
@@ -400,8 +405,8 @@ mod tests {
     #[test]
     fn another_epoch_is_another_stream() {
         let mut index = Index::default();
-        let _ = index.plan([published("a", 1, 9, None)]);
-        let plan = index.plan([published("a", 2, 1, None)]);
+        let _ = index.change_set([published("a", 1, 9, None)]);
+        let plan = index.change_set([published("a", 2, 1, None)]);
         assert_eq!(
             (plan.dropped.as_slice(), plan.removed.as_slice()),
             ([1].as_slice(), [(1, 1)].as_slice())
@@ -413,25 +418,25 @@ mod tests {
     #[test]
     fn a_streams_memory_shrinks_when_most_of_it_is_gone_and_not_before() {
         let mut index = Index::default();
-        let _ = index.plan((1..=1000).map(|offset| published("a", 1, offset, None)));
+        let _ = index.change_set((1..=1000).map(|offset| published("a", 1, offset, None)));
         let capacity = |index: &Index| index.streams["a"].rows.capacity();
         let full = capacity(&index);
         assert!((1000..2000).contains(&full), "{full}");
-        let _ = index.plan([trimmed("a", 700)]);
+        let _ = index.change_set([trimmed("a", 700)]);
         assert_eq!(capacity(&index), full, "about a third is left");
-        let _ = index.plan([trimmed("a", 901)]);
+        let _ = index.change_set([trimmed("a", 901)]);
         assert_eq!(capacity(&index), 200, "room for as much as is left");
-        let _ = index.plan([Record::Cleared {
+        let _ = index.change_set([Record::Cleared {
             channel: "a".into(),
         }]);
         assert_eq!(capacity(&index), 0);
     }
 
     #[test]
-    fn what_says_nothing_new_is_counted_and_changes_nothing() {
+    fn redundant_records_are_counted_and_change_nothing() {
         let mut index = Index::default();
-        let _ = index.plan([published("a", 1, 4, None)]);
-        let plan = index.plan([
+        let _ = index.change_set([published("a", 1, 4, None)]);
+        let plan = index.change_set([
             published("a", 1, 4, None),
             trimmed("a", 2),
             trimmed("nobody", 2),

@@ -8,32 +8,32 @@ use std::thread::Thread;
 
 use parking_lot::Mutex;
 
-use crate::archive::Shared;
+use crate::archive::SharedState;
 use crate::record::Record;
 
 /// One worker's way into the archive.
 #[derive(Debug)]
 pub struct Writer {
     lane: Arc<Lane>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     /// Whom to wake: the archive's thread.
     thread: Thread,
     /// The last that was handed over.
     batch: u64,
     /// The last that was told to be durable.
-    told: u64,
+    reported: u64,
 }
 
 /// News from the archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Durable {
+pub struct DurableBatch {
     /// This batch and all before it are on disk, as [`Fsync`](crate::Fsync) says.
     pub batch: u64,
 }
 
 /// A batch that was not taken, and why.
 #[derive(Debug)]
-pub enum Refused {
+pub enum AppendError {
     /// Too much waits already. The worker is woken when there is room.
     Full(Vec<Record>),
     /// The archive is closed, or its thread has ended.
@@ -41,13 +41,13 @@ pub enum Refused {
 }
 
 impl Writer {
-    pub(crate) fn new(lane: Arc<Lane>, shared: Arc<Shared>, thread: Thread) -> Self {
+    pub(crate) fn new(lane: Arc<Lane>, shared: Arc<SharedState>, thread: Thread) -> Self {
         Self {
             lane,
             shared,
             thread,
             batch: 0,
-            told: 0,
+            reported: 0,
         }
     }
 
@@ -55,9 +55,9 @@ impl Writer {
     /// 1, each next one more.
     ///
     /// # Errors
-    /// [`Refused`] gives the records back. What is said by several batches stays in order if those that are refused
+    /// [`AppendError`] gives the records back. What is said by several batches stays in order if those that are refused
     /// are handed over again before later ones.
-    pub fn append(&mut self, records: Vec<Record>) -> Result<u64, Refused> {
+    pub fn append(&mut self, records: Vec<Record>) -> Result<u64, AppendError> {
         let bytes = records.iter().map(Record::bytes).sum();
         self.lane.push(self.batch + 1, records, bytes)?;
         self.batch += 1;
@@ -85,17 +85,17 @@ impl Writer {
     }
 
     /// News since this was last asked.
-    pub fn durable(&mut self) -> Option<Durable> {
+    pub fn take_durable(&mut self) -> Option<DurableBatch> {
         let batch = self.lane.durable.load(Ordering::Acquire);
-        let is_news = batch > self.told;
-        self.told = batch;
-        is_news.then_some(Durable { batch })
+        let is_news = batch > self.reported;
+        self.reported = batch;
+        is_news.then_some(DurableBatch { batch })
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.lane.is_left.store(true, Ordering::Release);
+        self.lane.is_abandoned.store(true, Ordering::Release);
     }
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct Lane {
     bytes: AtomicUsize,
     bytes_max: usize,
     durable: AtomicU64,
-    is_left: AtomicBool,
+    is_abandoned: AtomicBool,
     /// What [`Queue::is_closed`] says, for whoever only looks.
     is_closed: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
@@ -133,7 +133,7 @@ impl Lane {
             bytes: AtomicUsize::new(0),
             bytes_max,
             durable: AtomicU64::new(0),
-            is_left: AtomicBool::new(false),
+            is_abandoned: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             wake,
         }
@@ -144,13 +144,13 @@ impl Lane {
         queued == 0 || queued.saturating_add(bytes) <= self.bytes_max
     }
 
-    fn push(&self, number: u64, records: Vec<Record>, bytes: usize) -> Result<(), Refused> {
+    fn push(&self, number: u64, records: Vec<Record>, bytes: usize) -> Result<(), AppendError> {
         if !self.has_room(bytes) {
-            return Err(Refused::Full(records));
+            return Err(AppendError::Full(records));
         }
         let mut queue = self.queue.lock();
         if queue.is_closed {
-            return Err(Refused::Closed(records));
+            return Err(AppendError::Closed(records));
         }
         self.bytes.fetch_add(bytes, Ordering::AcqRel);
         queue.batches.push_back(Batch {
@@ -166,7 +166,7 @@ impl Lane {
     }
 
     /// That batch and those before it are on disk; so many bytes wait no longer.
-    pub(crate) fn tell(&self, batch: u64, bytes: usize) {
+    pub(crate) fn committed(&self, batch: u64, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::AcqRel);
         self.durable.store(batch, Ordering::Release);
         (self.wake)();
@@ -191,7 +191,7 @@ impl Lane {
 
     /// Nobody writes here any more, and nothing is left.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_left.load(Ordering::Acquire) && self.queue.lock().batches.is_empty()
+        self.is_abandoned.load(Ordering::Acquire) && self.queue.lock().batches.is_empty()
     }
 }
 

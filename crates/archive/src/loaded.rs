@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::vec;
 
-use crate::record::{Publication, Version};
+use crate::record::{StoredPublication, StoredVersion};
 
 /// All streams, one after the other, in no particular order. What is expired is among them.
 #[derive(Debug, Default)]
-pub struct Loaded {
-    pub(crate) channels: vec::IntoIter<Channel>,
+pub struct LoadedStreams {
+    pub(crate) channels: vec::IntoIter<LoadedStream>,
     pub(crate) publications: u64,
     pub(crate) warnings: Vec<Warning>,
 }
 
 /// A stream as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Channel {
+pub struct LoadedStream {
     /// Of the channel.
     pub name: Arc<str>,
     /// Of the stream.
@@ -25,9 +25,9 @@ pub struct Channel {
     /// Offset of the last publication that there ever was; 0 before the first.
     pub top: u64,
     /// The last one that a publication had.
-    pub version: Option<Version>,
+    pub version: Option<StoredVersion>,
     /// Those that were not trimmed, by offset.
-    pub publications: Vec<Publication>,
+    pub publications: Vec<StoredPublication>,
 }
 
 /// What could not be read, and was left out.
@@ -82,7 +82,7 @@ pub enum Warning {
     },
 }
 
-impl Loaded {
+impl LoadedStreams {
     /// How many publications there are in all.
     #[must_use]
     pub fn publications(&self) -> u64 {
@@ -96,10 +96,10 @@ impl Loaded {
     }
 }
 
-impl Iterator for Loaded {
-    type Item = Channel;
+impl Iterator for LoadedStreams {
+    type Item = LoadedStream;
 
-    fn next(&mut self) -> Option<Channel> {
+    fn next(&mut self) -> Option<LoadedStream> {
         self.channels.next()
     }
 
@@ -108,4 +108,4 @@ impl Iterator for Loaded {
     }
 }
 
-impl ExactSizeIterator for Loaded {}
+impl ExactSizeIterator for LoadedStreams {}

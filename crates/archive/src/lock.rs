@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use crate::error::Error;
-use crate::run;
+use crate::run_state;
 
 /// Holds the folder while it lives.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Lock {
             path: path.clone(),
             source,
         };
-        let opened = run::private(folder).and_then(|writing| writing.open(&path));
+        let opened = run_state::private(folder).and_then(|writing| writing.open(&path));
         let mut file = opened.map_err(failed)?.file;
         match file.try_lock() {
             Ok(()) => {}

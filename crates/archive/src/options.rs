@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// When the disk itself has to have what was written.
-    pub fsync: Fsync,
+    pub fsync: FsyncPolicy,
     /// What one [`Writer`](crate::Writer) may have waiting, in bytes; 16 MiB unless told. A batch that is larger is
     /// taken when nothing else waits.
     pub queue_bytes_max: usize,
@@ -20,7 +20,7 @@ pub struct Options {
 /// What "durable" means. A process that is killed loses nothing that was told to be durable under any of these, and a
 /// power cut never damages what is older than what it loses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fsync {
+pub enum FsyncPolicy {
     /// Each commit waits for the disk: a power cut loses nothing that was told to be durable.
     EveryCommit,
     /// The disk is asked at most so often: a power cut may lose that much.
@@ -32,7 +32,7 @@ pub enum Fsync {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            fsync: Fsync::Interval(Duration::from_secs(1)),
+            fsync: FsyncPolicy::Interval(Duration::from_secs(1)),
             queue_bytes_max: 16 << 20,
             retry: Duration::from_secs(1),
             boot: None,

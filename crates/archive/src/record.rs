@@ -25,7 +25,7 @@ pub enum Record {
         /// The stream's.
         epoch: u64,
         /// What is kept of it.
-        publication: Publication,
+        publication: StoredPublication,
     },
     /// Publications with offsets below are gone.
     Trimmed {
@@ -48,7 +48,7 @@ pub enum Record {
 
 /// A publication as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Publication {
+pub struct StoredPublication {
     /// Its place in the stream.
     pub offset: u64,
     /// When it was published, by the wall clock.
@@ -58,14 +58,14 @@ pub struct Publication {
     /// Its data.
     pub payload: Bytes,
     /// Of what it shows, where the publisher said so.
-    pub version: Option<Version>,
+    pub version: Option<StoredVersion>,
     /// More of the hub's own, opaque here.
     pub extra: Option<Bytes>,
 }
 
 /// Which state of a document a publication shows: older ones are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version {
+pub struct StoredVersion {
     /// Grows with each state.
     pub number: u64,
     /// Numbers are compared within one epoch.
@@ -87,7 +87,7 @@ impl Record {
     }
 }
 
-impl Publication {
+impl StoredPublication {
     /// Payload and extra, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.payload.len() + self.extra.as_ref().map_or(0, Bytes::len)

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 /// Counters since the archive was opened, and how it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct ArchiveStats {
     /// Records that were committed.
     pub records: u64,
     /// Payloads and extras of publications that were committed, in bytes.
@@ -59,8 +59,8 @@ impl Counters {
         self.is_failing.store(true, Relaxed);
     }
 
-    pub(crate) fn snapshot(&self, queue_bytes: u64) -> Stats {
-        Stats {
+    pub(crate) fn snapshot(&self, queue_bytes: u64) -> ArchiveStats {
+        ArchiveStats {
             records: self.records.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
             commits: self.commits.load(Relaxed),

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use support::{Folder, Model, Worker, open, options, published};
-use veche_archive::{Error, Fsync, Options, Record, Refused, Warning};
+use veche_archive::{AppendError, Error, FsyncPolicy, Options, Record, Warning};
 
 #[test]
 fn a_new_archive_is_empty_and_for_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new("new");
-    let (archive, mut loaded) = open(&folder, Fsync::EveryCommit);
+    let (archive, mut loaded) = open(&folder, FsyncPolicy::EveryCommit);
     assert_eq!((loaded.publications(), loaded.warnings().len()), (0, 0));
     assert!(loaded.next().is_none());
     let mode = fs::metadata(folder.path())
@@ -37,7 +37,7 @@ fn its_files_are_for_their_owner_alone() {
     fs::create_dir_all(folder.path()).expect("a folder");
     set(folder.path(), 0o755);
     for round in 0..2 {
-        let (archive, _) = open(&folder, Fsync::EveryCommit);
+        let (archive, _) = open(&folder, FsyncPolicy::EveryCommit);
         let mut names = Vec::new();
         for entry in fs::read_dir(folder.path()).expect("a folder") {
             let entry = entry.expect("an entry");
@@ -62,17 +62,17 @@ fn its_files_are_for_their_owner_alone() {
 }
 
 #[test]
-fn what_is_in_the_place_of_a_file_is_not_followed() {
+fn links_in_place_of_files_are_not_followed() {
     for name in ["history.sqlite", "history.sqlite-wal", "lock", "run"] {
         let folder = Folder::new("planted");
-        let (archive, _) = open(&folder, Fsync::EveryCommit);
+        let (archive, _) = open(&folder, FsyncPolicy::EveryCommit);
         archive.close().expect("closed");
         let precious = folder.path().join("precious");
         fs::write(&precious, "").expect("written");
         let path = folder.path().join(name);
         let _ = fs::remove_file(&path);
         std::os::unix::fs::symlink(&precious, &path).expect("a link");
-        let opened = veche_archive::open(folder.path(), &options(Fsync::EveryCommit));
+        let opened = veche_archive::open(folder.path(), &options(FsyncPolicy::EveryCommit));
         // That one is replaced, not written to.
         match (name, opened) {
             ("run", Ok((archive, _))) => archive.close().expect("closed"),
@@ -87,7 +87,7 @@ fn what_is_in_the_place_of_a_file_is_not_followed() {
 }
 
 #[test]
-fn a_stream_is_what_it_was_after_each_kind_of_record() {
+fn every_kind_of_record_survives_a_restart() {
     let folder = Folder::new("records");
     let channel: Arc<str> = "chat:42".into();
     let steps: Vec<Vec<Record>> = vec![
@@ -117,7 +117,7 @@ fn a_stream_is_what_it_was_after_each_kind_of_record() {
     ];
     let mut model = Model::default();
     for records in steps {
-        let (archive, loaded) = open(&folder, Fsync::EveryCommit);
+        let (archive, loaded) = open(&folder, FsyncPolicy::EveryCommit);
         assert_eq!(Model::of(loaded), model);
         let mut worker = Worker::new(&archive);
         records.iter().for_each(|record| model.apply(record));
@@ -127,35 +127,35 @@ fn a_stream_is_what_it_was_after_each_kind_of_record() {
         archive.close().expect("closed");
     }
     assert!(model.0.is_empty());
-    let (_archive, loaded) = open(&folder, Fsync::EveryCommit);
+    let (_archive, loaded) = open(&folder, FsyncPolicy::EveryCommit);
     assert_eq!(loaded.len(), 0);
 }
 
 #[test]
-fn letting_go_writes_what_was_handed_over() {
+fn dropping_the_archive_writes_pending_batches() {
     let folder = Folder::new("let-go");
-    let (archive, _) = open(&folder, Fsync::Interval(Duration::from_secs(100)));
+    let (archive, _) = open(&folder, FsyncPolicy::Interval(Duration::from_secs(100)));
     let mut worker = Worker::new(&archive);
     for offset in 1..=100 {
         worker.append(vec![published("a", 1, offset, vec![7; 1000])]);
     }
     drop(archive);
     assert_eq!(
-        worker.writer.durable().map(|durable| durable.batch),
+        worker.writer.take_durable().map(|durable| durable.batch),
         Some(100)
     );
     assert!(matches!(
         worker.writer.append(Vec::new()),
-        Err(Refused::Closed(_))
+        Err(AppendError::Closed(_))
     ));
-    let (_archive, loaded) = open(&folder, Fsync::Never);
+    let (_archive, loaded) = open(&folder, FsyncPolicy::Never);
     assert_eq!(loaded.publications(), 100);
 }
 
 #[test]
 fn a_folder_belongs_to_one() {
     let folder = Folder::new("locked");
-    let (archive, _) = open(&folder, Fsync::Never);
+    let (archive, _) = open(&folder, FsyncPolicy::Never);
     let refused = veche_archive::open(folder.path(), &Options::default()).expect_err("it is taken");
     let pid = std::process::id();
     assert_eq!(
@@ -166,13 +166,13 @@ fn a_folder_belongs_to_one() {
         )
     );
     archive.close().expect("closed");
-    drop(open(&folder, Fsync::Never));
+    drop(open(&folder, FsyncPolicy::Never));
 }
 
 #[test]
 fn other_formats_and_other_files_are_refused_and_left_alone() {
     let folder = Folder::new("formats");
-    drop(open(&folder, Fsync::Never));
+    drop(open(&folder, FsyncPolicy::Never));
     let file = folder.path().join("history.sqlite");
     let good = fs::read(&file).expect("the file");
 
@@ -200,7 +200,7 @@ fn other_formats_and_other_files_are_refused_and_left_alone() {
     }
     let aside = veche_archive::set_aside(folder.path()).expect("moved");
     assert!(aside.join("history.sqlite").exists());
-    let (_archive, loaded) = open(&folder, Fsync::Never);
+    let (_archive, loaded) = open(&folder, FsyncPolicy::Never);
     assert_eq!(loaded.len(), 0);
 }
 
@@ -209,7 +209,7 @@ fn a_full_queue_gives_the_batch_back_and_wakes_when_there_is_room() {
     let folder = Folder::new("full-queue");
     let few = Options {
         queue_bytes_max: 20_000,
-        ..options(Fsync::EveryCommit)
+        ..options(FsyncPolicy::EveryCommit)
     };
     let (archive, _) = veche_archive::open(folder.path(), &few).expect("an archive");
     let mut worker = Worker::new(&archive);
@@ -219,7 +219,7 @@ fn a_full_queue_gives_the_batch_back_and_wakes_when_there_is_room() {
         offset += 1;
         let mut records = vec![published("a", 1, offset, vec![1; 8_000])];
         while let Err(refused) = worker.writer.append(records) {
-            let Refused::Full(back) = refused else {
+            let AppendError::Full(back) = refused else {
                 panic!("closed");
             };
             assert!(!worker.writer.has_room(8_000));
@@ -233,14 +233,14 @@ fn a_full_queue_gives_the_batch_back_and_wakes_when_there_is_room() {
     worker.wait(offset);
     worker.append(vec![published("a", 1, offset + 1, vec![1; 100_000])]);
     archive.close().expect("closed");
-    let (_archive, loaded) = open(&folder, Fsync::Never);
+    let (_archive, loaded) = open(&folder, FsyncPolicy::Never);
     assert_eq!(loaded.publications(), offset + 1);
 }
 
 #[test]
-fn what_is_done_is_counted() {
+fn work_is_counted() {
     let folder = Folder::new("counted");
-    let (archive, _) = open(&folder, Fsync::EveryCommit);
+    let (archive, _) = open(&folder, FsyncPolicy::EveryCommit);
     let mut worker = Worker::new(&archive);
     let batch = worker.append(vec![
         published("a", 1, 1, "four"),
@@ -260,7 +260,7 @@ fn what_is_done_is_counted() {
 #[test]
 fn the_disk_is_asked_once_in_an_interval() {
     let folder = Folder::new("interval");
-    let (archive, _) = open(&folder, Fsync::Interval(Duration::from_millis(1)));
+    let (archive, _) = open(&folder, FsyncPolicy::Interval(Duration::from_millis(1)));
     let mut worker = Worker::new(&archive);
     let batch = worker.append(vec![published("a", 1, 1, "x")]);
     worker.wait(batch);
@@ -269,7 +269,7 @@ fn the_disk_is_asked_once_in_an_interval() {
         std::thread::yield_now();
     }
     drop(archive);
-    let (archive, _) = open(&folder, Fsync::Interval(Duration::from_secs(1000)));
+    let (archive, _) = open(&folder, FsyncPolicy::Interval(Duration::from_secs(1000)));
     let mut worker = Worker::new(&archive);
     for offset in 2..20 {
         let batch = worker.append(vec![published("a", 1, offset, "x")]);
@@ -281,7 +281,7 @@ fn the_disk_is_asked_once_in_an_interval() {
 #[test]
 fn writers_come_and_go() {
     let folder = Folder::new("writers");
-    let (archive, _) = open(&folder, Fsync::Never);
+    let (archive, _) = open(&folder, FsyncPolicy::Never);
     for round in 1..=50 {
         let mut worker = Worker::new(&archive);
         worker.append(vec![published("a", 1, round, "x")]);
@@ -289,14 +289,14 @@ fn writers_come_and_go() {
         worker.wait(1);
     }
     archive.close().expect("closed");
-    let (_archive, loaded) = open(&folder, Fsync::Never);
+    let (_archive, loaded) = open(&folder, FsyncPolicy::Never);
     assert_eq!(loaded.publications(), 50);
 }
 
 #[test]
 fn space_is_given_back() {
     let folder = Folder::new("space");
-    let (archive, _) = open(&folder, Fsync::Never);
+    let (archive, _) = open(&folder, FsyncPolicy::Never);
     let mut worker = Worker::new(&archive);
     let payload = Bytes::from(vec![5; 10_000]);
     let mut last = 0;
@@ -334,12 +334,12 @@ fn space_is_given_back() {
         .expect("the file")
         .len();
     assert!(bytes < 15_000_000, "{bytes}");
-    let (_archive, loaded) = open(&folder, Fsync::Never);
+    let (_archive, loaded) = open(&folder, FsyncPolicy::Never);
     assert_eq!(loaded.publications(), 102);
 }
 
 #[test]
-fn after_the_machine_went_down_nobody_knows_an_offset_by_its_epoch() {
+fn a_machine_crash_renews_epochs() {
     let write = |folder: &Folder, fsync, records: Vec<Record>| {
         let (archive, loaded) = open(folder, fsync);
         let warnings = loaded.warnings().to_vec();
@@ -351,9 +351,9 @@ fn after_the_machine_went_down_nobody_knows_an_offset_by_its_epoch() {
         (found, warnings)
     };
     for (fsync, is_renewed) in [
-        (Fsync::Interval(Duration::from_secs(1)), true),
-        (Fsync::Never, true),
-        (Fsync::EveryCommit, false),
+        (FsyncPolicy::Interval(Duration::from_secs(1)), true),
+        (FsyncPolicy::Never, true),
+        (FsyncPolicy::EveryCommit, false),
     ] {
         let folder = Folder::new("machine");
         let file = folder.path().join("run");
@@ -386,13 +386,13 @@ fn after_the_machine_went_down_nobody_knows_an_offset_by_its_epoch() {
 #[test]
 fn epochs_that_are_renewed_twice_are_not_the_first_ones_again() {
     let folder = Folder::new("twice");
-    let (archive, _) = open(&folder, Fsync::Never);
+    let (archive, _) = open(&folder, FsyncPolicy::Never);
     Worker::new(&archive).append(vec![published("chat:1", 7, 1, "one")]);
     archive.close().expect("closed");
     let mut epochs = vec![7];
     for _ in 0..3 {
         fs::write(folder.path().join("run"), "another-boot later\n").expect("written");
-        let (archive, loaded) = open(&folder, Fsync::Never);
+        let (archive, loaded) = open(&folder, FsyncPolicy::Never);
         epochs.extend(loaded.map(|channel| channel.epoch));
         archive.close().expect("closed");
     }
@@ -404,7 +404,7 @@ fn epochs_that_are_renewed_twice_are_not_the_first_ones_again() {
 
 #[test]
 fn epochs_are_renewed_when_that_is_asked_for() {
-    for fsync in [Fsync::EveryCommit, Fsync::Never] {
+    for fsync in [FsyncPolicy::EveryCommit, FsyncPolicy::Never] {
         let folder = Folder::new("renewed");
         let (archive, _) = open(&folder, fsync);
         let records = vec![published("a", 7, 1, "one"), published("b", 8, 1, "one")];
@@ -429,9 +429,9 @@ fn epochs_are_renewed_when_that_is_asked_for() {
 fn an_open_archive_names_the_start_of_the_machine_and_its_policy() {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux");
     for (fsync, policy, lost) in [
-        (Fsync::Interval(Duration::from_secs(1)), "later", 2),
-        (Fsync::Never, "later", 2),
-        (Fsync::EveryCommit, "commit", 0),
+        (FsyncPolicy::Interval(Duration::from_secs(1)), "later", 2),
+        (FsyncPolicy::Never, "later", 2),
+        (FsyncPolicy::EveryCommit, "commit", 0),
     ] {
         let folder = Folder::new("marker");
         let (archive, _) = open(&folder, fsync);
@@ -461,7 +461,7 @@ fn an_open_archive_names_the_start_of_the_machine_and_its_policy() {
 fn a_disk_that_can_not_be_asked_is_asked_again_after_a_pause() {
     let folder = Folder::new("unsynced");
     let patient = Options {
-        fsync: Fsync::Interval(Duration::from_millis(1)),
+        fsync: FsyncPolicy::Interval(Duration::from_millis(1)),
         retry: Duration::from_secs(3600),
         ..Options::default()
     };
@@ -489,9 +489,9 @@ fn a_disk_that_can_not_be_asked_is_asked_again_after_a_pause() {
 }
 
 #[test]
-fn a_thread_that_ends_by_a_fault_wakes_those_who_have_nothing_to_write() {
+fn a_panicking_writer_thread_wakes_idle_writers() {
     let folder = Folder::new("fault");
-    let (archive, _) = open(&folder, Fsync::EveryCommit);
+    let (archive, _) = open(&folder, FsyncPolicy::EveryCommit);
     let (sender, woken) = std::sync::mpsc::channel();
     let idle = archive.writer(move || {
         let _ = sender.send(());

@@ -7,14 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use support::{Folder, Model, Worker, batch, marker, open, published};
-use veche_archive::{Error, Fsync, Loaded, Record, Warning};
+use veche_archive::{Error, FsyncPolicy, LoadedStreams, Record, Warning};
 
 const FRAME_BYTES: usize = 24 + 8192;
 
 /// An archive as a kill leaves it, with all in its log, and what it kept after each batch.
 fn archive_with_log(name: &str, batches: u64) -> (Folder, Vec<Model>) {
     let folder = Folder::new(name);
-    let (archive, _) = open(&folder, Fsync::Never);
+    let (archive, _) = open(&folder, FsyncPolicy::Never);
     let mut worker = Worker::new(&archive);
     let mut models = vec![Model::default()];
     for number in 1..=batches {
@@ -45,7 +45,7 @@ enum Said {
 }
 
 /// What is there is what was there after some batch; which one, and what was said of the rest.
-fn state_of(loaded: Loaded, models: &[Model]) -> (usize, Said) {
+fn state_of(loaded: LoadedStreams, models: &[Model]) -> (usize, Said) {
     let said = match loaded.warnings() {
         [] => Said::Nothing,
         [Warning::Tail { bytes: 1.. }] => Said::Torn,
@@ -86,7 +86,7 @@ fn a_torn_end_is_cut_off_and_all_before_it_is_used() {
             random.usize(40..whole.len())
         };
         fs::write(log_of(&copy), &whole[..length]).expect("written");
-        let (archive, loaded) = open(&copy, Fsync::Never);
+        let (archive, loaded) = open(&copy, FsyncPolicy::Never);
         let (last, said) = state_of(loaded, &models);
         let is_within_a_frame = (length - 32) % FRAME_BYTES > 0;
         assert!(
@@ -103,7 +103,7 @@ fn a_torn_end_is_cut_off_and_all_before_it_is_used() {
         let mut worker = Worker::new(&archive);
         worker.append(vec![published("next", 1, 1, "x")]);
         archive.close().expect("closed");
-        let (_archive, loaded) = open(&copy, Fsync::Never);
+        let (_archive, loaded) = open(&copy, FsyncPolicy::Never);
         assert_eq!(loaded.warnings(), &[]);
         let mut model = Model::of(loaded);
         assert!(model.0.remove("next").is_some());
@@ -148,7 +148,7 @@ fn a_flipped_byte_in_the_log_never_leaves_a_gap_under_the_same_epoch() {
 fn lost_or_whole(folder: &Folder, log: &[u8], at: usize, models: &[Model]) -> bool {
     let copy = folder.copy("damaged-log");
     fs::write(log_of(&copy), log).expect("written");
-    let (archive, loaded) = open(&copy, Fsync::EveryCommit);
+    let (archive, loaded) = open(&copy, FsyncPolicy::EveryCommit);
     let epochs: Vec<_> = { models[models.len() - 1].0.values() }
         .map(|channel| channel.epoch)
         .collect();
@@ -163,7 +163,7 @@ fn lost_or_whole(folder: &Folder, log: &[u8], at: usize, models: &[Model]) -> bo
     assert!(log.len() < 240 * FRAME_BYTES);
     let killed = copy.copy("damaged-log-killed");
     drop(archive);
-    let (_archive, again) = open(&killed, Fsync::EveryCommit);
+    let (_archive, again) = open(&killed, FsyncPolicy::EveryCommit);
     assert_eq!(again.warnings(), &[], "damaged at {at}");
     for channel in again {
         assert!(is_whole || !epochs.contains(&channel.epoch));
@@ -174,7 +174,7 @@ fn lost_or_whole(folder: &Folder, log: &[u8], at: usize, models: &[Model]) -> bo
 /// An archive whose tables have all, and where in the file those bytes are.
 fn archive_with_tables(name: &str, records: Vec<Record>, words: &[u8]) -> (Folder, usize) {
     let folder = Folder::new(name);
-    let (archive, _) = open(&folder, Fsync::Never);
+    let (archive, _) = open(&folder, FsyncPolicy::Never);
     Worker::new(&archive).append(records);
     archive.close().expect("closed");
     assert!(!log_of(&folder).exists());
@@ -211,7 +211,7 @@ fn history_before_a_damaged_publication_is_left_out() {
     let (folder, at) = archive_with_tables("flipped", four(), b"second words");
     flip(&folder, at + 3);
     for round in 0..2 {
-        let (_archive, loaded) = open(&folder, Fsync::Never);
+        let (_archive, loaded) = open(&folder, FsyncPolicy::Never);
         let news: Arc<str> = "news".into();
         let expected = Warning::History {
             channel: news,
@@ -245,7 +245,7 @@ fn a_stream_whose_top_is_damaged_is_forgotten() {
     for words in [b"fourth words".as_slice(), b"news"] {
         let (folder, at) = archive_with_tables("flipped", four(), words);
         flip(&folder, at);
-        let (archive, loaded) = open(&folder, Fsync::Never);
+        let (archive, loaded) = open(&folder, FsyncPolicy::Never);
         assert!(
             matches!(loaded.warnings(), [Warning::Stream { .. }]),
             "{:?}",
@@ -253,7 +253,7 @@ fn a_stream_whose_top_is_damaged_is_forgotten() {
         );
         assert_eq!(Model::of(loaded).0.keys().collect::<Vec<_>>(), ["other"]);
         archive.close().expect("closed");
-        let (_archive, loaded) = open(&folder, Fsync::Never);
+        let (_archive, loaded) = open(&folder, FsyncPolicy::Never);
         assert_eq!((loaded.warnings().len(), loaded.publications()), (0, 1));
     }
 }
@@ -281,7 +281,7 @@ fn no_damage_makes_it_panic() {
         }
         fs::write(file_of(copy.path()), &bytes).expect("written");
         if let Ok((_archive, loaded)) =
-            veche_archive::open(copy.path(), &support::options(Fsync::Never))
+            veche_archive::open(copy.path(), &support::options(FsyncPolicy::Never))
         {
             for channel in loaded {
                 let words: Vec<_> = channel
@@ -305,7 +305,7 @@ fn no_damage_makes_it_panic() {
 /// An archive with free pages, as it is when it was closed, and where its file says that the first of those is.
 fn archive_with_free_pages(name: &str) -> (Folder, usize) {
     let folder = Folder::new(name);
-    let (archive, _) = open(&folder, Fsync::Never);
+    let (archive, _) = open(&folder, FsyncPolicy::Never);
     let mut worker = Worker::new(&archive);
     let long = (5..=40).map(|offset| published("news", 9, offset, vec![1; 20_000]));
     let last = worker.append(four().into_iter().chain(long).collect());
@@ -345,13 +345,13 @@ fn damage_that_reading_does_not_touch_is_found_at_the_start() {
         let mut bytes = whole.clone();
         bytes[place].iter_mut().for_each(|byte| *byte ^= 0x41);
         fs::write(file_of(copy.path()), &bytes).expect("written");
-        let opened = veche_archive::open(copy.path(), &support::options(Fsync::Never));
+        let opened = veche_archive::open(copy.path(), &support::options(FsyncPolicy::Never));
         let Err(Error::Damaged { .. }) = opened else {
             panic!("{what}: {:?}", opened.map(|(_, loaded)| loaded));
         };
         let aside = veche_archive::set_aside(copy.path()).expect("a folder");
         assert_eq!(fs::read(file_of(&aside)).expect("kept"), bytes);
-        let (_archive, loaded) = open(&copy, Fsync::Never);
+        let (_archive, loaded) = open(&copy, FsyncPolicy::Never);
         assert_eq!((loaded.len(), loaded.warnings().len()), (0, 0), "{what}");
     }
 }
@@ -359,12 +359,12 @@ fn damage_that_reading_does_not_touch_is_found_at_the_start() {
 #[test]
 fn damage_that_comes_while_it_is_open_ends_the_archive_and_is_set_aside_at_the_next_start() {
     let folder = Folder::new("rotten");
-    let (archive, _) = open(&folder, Fsync::Never);
+    let (archive, _) = open(&folder, FsyncPolicy::Never);
     // More than is kept in memory.
     let long = (1..=150).map(|offset| published("news", 9, offset, vec![1; 200_000]));
     Worker::new(&archive).append(long.collect());
     archive.close().expect("closed");
-    let (archive, loaded) = open(&folder, Fsync::Never);
+    let (archive, loaded) = open(&folder, FsyncPolicy::Never);
     assert_eq!(loaded.publications(), 150);
     let mut bytes = fs::read(file_of(folder.path())).expect("the file");
     bytes[5 * 8192..].fill(0xff);
@@ -381,9 +381,9 @@ fn damage_that_comes_while_it_is_open_ends_the_archive_and_is_set_aside_at_the_n
         matches!(error, Error::Unwritten { batches: 1.., .. }),
         "{error}"
     );
-    let opened = veche_archive::open(folder.path(), &support::options(Fsync::Never));
+    let opened = veche_archive::open(folder.path(), &support::options(FsyncPolicy::Never));
     assert!(matches!(opened, Err(Error::Damaged { .. })));
     veche_archive::set_aside(folder.path()).expect("a folder");
-    let (_archive, loaded) = open(&folder, Fsync::Never);
+    let (_archive, loaded) = open(&folder, FsyncPolicy::Never);
     assert_eq!(loaded.len(), 0);
 }

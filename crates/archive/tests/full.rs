@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use support::{Model, Worker, options, published};
-use veche_archive::{Error, Fsync, Options, Record};
+use veche_archive::{Error, FsyncPolicy, Options, Record};
 
 const FOLDER: &str = "VECHE_ARCHIVE_FULL_FOLDER";
 
@@ -24,7 +24,7 @@ fn run_full(folder: &Path, make_room: impl FnOnce()) {
     // What waits is little beside what the disk holds.
     let options = Options {
         queue_bytes_max: 2 << 20,
-        ..options(Fsync::EveryCommit)
+        ..options(FsyncPolicy::EveryCommit)
     };
     let (archive, _) = veche_archive::open(folder, &options).expect("an archive");
     let mut worker = Worker::new(&archive);
@@ -121,7 +121,7 @@ fn a_start_on_a_full_disk_waits_with_its_writes() {
         let folder = PathBuf::from(folder);
         let kept = folder.join("kept");
         let (archive, _) =
-            veche_archive::open(&kept, &options(Fsync::EveryCommit)).expect("an archive");
+            veche_archive::open(&kept, &options(FsyncPolicy::EveryCommit)).expect("an archive");
         let mut worker = Worker::new(&archive);
         let batch = worker.append((1..=9).map(|at| published("a", 1, at, "x")).collect());
         worker.wait(batch);
@@ -147,8 +147,9 @@ fn a_start_on_a_full_disk_waits_with_its_writes() {
         fs::create_dir_all(&fresh).expect("a folder");
         let ballast = folder.join("ballast");
         fill(&ballast, 0);
-        let open =
-            |path: &Path| veche_archive::open(path, &options(Fsync::EveryCommit)).expect("a start");
+        let open = |path: &Path| {
+            veche_archive::open(path, &options(FsyncPolicy::EveryCommit)).expect("a start")
+        };
         let started = [open(&same), open(&other), open(&fresh)];
         let mut epochs = Vec::new();
         let mut waiting = Vec::new();
@@ -195,7 +196,7 @@ fn a_small_history_fits_on_a_small_disk() {
     if let Some(folder) = env::var_os(FOLDER) {
         let path = PathBuf::from(folder).join("archive");
         let (archive, _) =
-            veche_archive::open(&path, &options(Fsync::EveryCommit)).expect("an archive");
+            veche_archive::open(&path, &options(FsyncPolicy::EveryCommit)).expect("an archive");
         let mut worker = Worker::new(&archive);
         for offset in 1..=4_000_u64 {
             let trimmed = Record::Trimmed {
@@ -224,7 +225,7 @@ fn a_full_disk_has_the_log_moved_into_the_tables() {
         let folder = PathBuf::from(folder);
         let path = folder.join("archive");
         let (archive, _) =
-            veche_archive::open(&path, &options(Fsync::EveryCommit)).expect("an archive");
+            veche_archive::open(&path, &options(FsyncPolicy::EveryCommit)).expect("an archive");
         let mut worker = Worker::new(&archive);
         let mut append = |archive: &veche_archive::Archive, offset| {
             let trimmed = Record::Trimmed {
@@ -275,10 +276,10 @@ fn a_limit_on_files_is_waited_for() {
 }
 
 #[test]
-fn closing_says_what_could_not_be_written() {
+fn closing_reports_unwritten_batches() {
     if let Some(folder) = env::var_os(FOLDER) {
-        let (archive, _) =
-            veche_archive::open(Path::new(&folder), &options(Fsync::Never)).expect("an archive");
+        let (archive, _) = veche_archive::open(Path::new(&folder), &options(FsyncPolicy::Never))
+            .expect("an archive");
         let mut worker = Worker::new(&archive);
         // Until the queue is full too.
         for offset in 1.. {
@@ -393,7 +394,7 @@ fn failed_upkeep_is_tried_again_after_a_pause() {
 fn patient() -> Options {
     Options {
         retry: Duration::from_secs(3600),
-        ..options(Fsync::EveryCommit)
+        ..options(FsyncPolicy::EveryCommit)
     }
 }
 

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use support::{Folder, Model, Worker, batch, channels_of, marker, open};
-use veche_archive::Fsync;
+use veche_archive::FsyncPolicy;
 
 const WORKERS: u32 = 3;
 const FOLDER: &str = "VECHE_ARCHIVE_KILL_FOLDER";
@@ -22,9 +22,9 @@ fn child() {
         return;
     };
     let fsync = match env::var("VECHE_ARCHIVE_KILL_FSYNC").as_deref() {
-        Ok("every") => Fsync::EveryCommit,
-        Ok("never") => Fsync::Never,
-        _ => Fsync::Interval(Duration::from_millis(3)),
+        Ok("every") => FsyncPolicy::EveryCommit,
+        Ok("never") => FsyncPolicy::Never,
+        _ => FsyncPolicy::Interval(Duration::from_millis(3)),
     };
     let (archive, loaded) =
         veche_archive::open(folder.as_ref(), &support::options(fsync)).expect("an archive");
@@ -103,7 +103,7 @@ fn kill_again_and_again(kills: u32, fsync: &str) {
 
         // A copy, so that the next child finds what the kill left.
         let copy = folder.copy("kill-copy");
-        let (archive, loaded) = open(&copy, Fsync::Never);
+        let (archive, loaded) = open(&copy, FsyncPolicy::Never);
         let loaded = Model::of(loaded);
         for worker in 0..WORKERS {
             let (model, acknowledged) =
@@ -139,16 +139,16 @@ fn note(line: &str, acknowledged: &mut [u64]) -> Option<u64> {
 }
 
 #[test]
-fn what_was_durable_survives_kills() {
+fn durable_batches_survive_kills() {
     kill_again_and_again(50, "interval");
 }
 
 #[test]
-fn what_was_durable_survives_kills_with_each_commit_synced() {
+fn durable_batches_survive_kills_with_fsync_per_commit() {
     kill_again_and_again(20, "every");
 }
 
 #[test]
-fn what_was_durable_survives_kills_when_the_disk_is_never_asked() {
+fn durable_batches_survive_kills_without_fsync() {
     kill_again_and_again(20, "never");
 }

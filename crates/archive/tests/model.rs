@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use support::{Folder, Model, Worker, open};
-use veche_archive::{Fsync, Publication, Record, Version};
+use veche_archive::{FsyncPolicy, Record, StoredPublication, StoredVersion};
 
 /// What a step does, as far as it does not depend on what is there.
 #[derive(Clone, Debug)]
@@ -81,12 +81,12 @@ fn record(worker: u8, change: &Change, model: &Model) -> Record {
         } => Record::Published {
             channel: name(channel),
             epoch: known(channel).map_or(u64::MAX, |stream| stream.epoch),
-            publication: Publication {
+            publication: StoredPublication {
                 offset: known(channel).map_or(0, |stream| stream.top) + skip,
                 at_ms: u64::MAX - skip,
                 kind: *channel,
                 payload: vec![*channel; *size].into(),
-                version: version.map(|(number, has_epoch)| Version {
+                version: version.map(|(number, has_epoch)| StoredVersion {
                     number,
                     epoch: has_epoch.then(|| "of a document".into()),
                 }),
@@ -110,10 +110,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, max_shrink_iters: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_was_kept_is_what_a_model_keeps(steps in proptest::collection::vec(step(), 1..40)) {
+    fn stored_streams_equal_a_model(steps in proptest::collection::vec(step(), 1..40)) {
         let mut folder = Folder::new("model");
         let mut model = Model::default();
-        let (mut archive, _) = open(&folder, Fsync::Never);
+        let (mut archive, _) = open(&folder, FsyncPolicy::Never);
         let mut workers = [Worker::new(&archive), Worker::new(&archive)];
         let mut batches = [0, 0];
         for step in steps.iter().chain([&Step::Kill, &Step::Close]) {
@@ -139,7 +139,7 @@ proptest! {
                     folder = copy;
                 }
             }
-            let (again, loaded) = open(&folder, Fsync::Never);
+            let (again, loaded) = open(&folder, FsyncPolicy::Never);
             prop_assert_eq!(loaded.warnings(), &[]);
             let expected: u64 = model.0.values().map(|stream| stream.publications.len() as u64).sum();
             prop_assert_eq!(loaded.publications(), expected);

@@ -2,7 +2,7 @@
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Inquiry {
+pub enum ChannelRequest {
     /// A part of its history.
     History {
         /// Those behind it, or before it if the latest come first: `EPOCH:OFFSET`.
@@ -30,23 +30,23 @@ pub enum ChannelReply {
         /// Whether the client gets all that it has missed; `None` if it has not come back.
         recovered: Option<bool>,
     },
-    /// To [`Inquiry::History`].
+    /// To [`ChannelRequest::History`].
     History {
         /// In the order that was asked for.
-        publications: Vec<Published>,
+        publications: Vec<ChannelPublication>,
         /// Of the latest publication: `EPOCH:OFFSET`.
         position: String,
     },
-    /// To [`Inquiry::Presence`], in no order.
-    Presence(Vec<Member>),
-    /// To [`Inquiry::PresenceStats`].
+    /// To [`ChannelRequest::Presence`], in no order.
+    Presence(Vec<ChannelMember>),
+    /// To [`ChannelRequest::PresenceStats`].
     PresenceStats {
         /// Connections.
         clients: u32,
         /// Users.
         users: u32,
     },
-    /// To [`Inquiry::UserStatus`].
+    /// To [`ChannelRequest::UserStatus`].
     UserStatus {
         /// Connections of the user.
         connections: u32,
@@ -57,7 +57,7 @@ pub enum ChannelReply {
 
 /// A publication of a channel's history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Published {
+pub struct ChannelPublication {
     /// Text, or any bytes.
     pub is_text: bool,
     /// What was published.
@@ -67,14 +67,14 @@ pub struct Published {
     /// When, in milliseconds since 1970.
     pub at_ms: u64,
     /// Who published it, where a client did.
-    pub by: Option<Member>,
+    pub by: Option<ChannelMember>,
     /// Names and values.
     pub tags: Vec<(String, String)>,
 }
 
 /// A connection, as others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct ChannelMember {
     /// The user; empty if anonymous.
     pub user: String,
     /// The connection.

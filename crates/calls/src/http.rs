@@ -7,16 +7,16 @@ use crate::Handle;
 
 /// One thing asked of the HTTP client.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Http {
+pub enum HttpCall {
     /// A request.
-    Fetch(Box<Fetch>),
+    Fetch(Box<HttpRequest>),
     /// More of a body.
-    Read(Read),
+    Read(ReadBody),
 }
 
 /// A request, and what holds for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetch {
+pub struct HttpRequest {
     /// A token, in capitals.
     pub method: String,
     /// Absolute; graphic characters only.
@@ -36,14 +36,14 @@ pub struct Fetch {
     /// Connections to one host at a time; calls with another limit have connections of their own.
     pub connections_max: u32,
     /// Whom to believe behind `https`.
-    pub trust: Trust,
+    pub trust: CertificateTrust,
     /// The body is read piece by piece.
     pub is_stream: bool,
 }
 
 /// Which certificates are believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Trust {
+pub enum CertificateTrust {
     /// Those of the system.
     #[default]
     System,
@@ -55,8 +55,8 @@ pub enum Trust {
 
 /// More of a body.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Read {
-    /// From [`Body::Stream`].
+pub struct ReadBody {
+    /// From [`ReplyBody::Stream`].
     pub stream: Handle,
 }
 
@@ -70,14 +70,14 @@ pub struct HttpReply {
     /// Where it came from after all redirects.
     pub url: String,
     /// Inflated if it came with gzip and nobody had asked for that.
-    pub body: Body,
+    pub body: ReplyBody,
 }
 
 /// The body of an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Body {
+pub enum ReplyBody {
     /// All of it.
     Whole(Vec<u8>),
-    /// To be [read](Http::Read). The connection is given up with the handle.
+    /// To be [read](HttpCall::ReadBody). The connection is given up with the handle.
     Stream(Handle),
 }

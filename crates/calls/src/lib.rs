@@ -9,22 +9,22 @@ mod http;
 mod lease;
 pub mod mysql;
 pub mod password;
-mod place;
 pub mod redis;
 mod resolve;
 mod secret_url;
 mod server;
+mod worker_connection;
 
 pub use handle::Handle;
-pub use http::{Body, Fetch, Http, HttpReply, Read, Trust};
+pub use http::{CertificateTrust, HttpCall, HttpReply, HttpRequest, ReadBody, ReplyBody};
 pub use lease::Lease;
-pub use mysql::Mysql;
-pub use password::Password;
-pub use place::{BadPlace, Place};
-pub use redis::Redis;
-pub use resolve::Resolve;
+pub use mysql::MysqlCall;
+pub use password::PasswordCall;
+pub use redis::RedisCall;
+pub use resolve::ResolveCall;
 pub use secret_url::{SecretUrl, masked};
-pub use server::{Secret, Server, Tls};
+pub use server::{Secret, ServerAccount, TlsMode};
+pub use worker_connection::{WorkerConnection, WorkerConnectionError};
 
 use std::net::IpAddr;
 
@@ -41,34 +41,34 @@ pub struct CallId {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Call {
     /// Something of HTTP.
-    Http(Http),
+    Http(HttpCall),
     /// The addresses of a host.
-    Resolve(Resolve),
+    Resolve(ResolveCall),
     /// A MySQL or MariaDB server.
-    Mysql(Mysql),
+    Mysql(MysqlCall),
     /// A Redis server.
-    Redis(Redis),
+    Redis(RedisCall),
     /// A password and its hash.
-    Password(Password),
+    Password(PasswordCall),
 }
 
 /// What has come of it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// To [`Call::Resolve`]; at least one.
+    /// To [`Call::ResolveCall`]; at least one.
     Addresses(Vec<IpAddr>),
-    /// To [`Http::Fetch`].
+    /// To [`HttpCall::HttpRequest`].
     Http(Box<HttpReply>),
-    /// To [`Http::Read`]: the next bytes of a body, `None` at its end.
+    /// To [`HttpCall::ReadBody`]: the next bytes of a body, `None` at its end.
     Chunk(Option<Vec<u8>>),
-    /// To [`Call::Mysql`].
+    /// To [`Call::MysqlCall`].
     Mysql(mysql::MysqlReply),
-    /// To [`Call::Redis`].
+    /// To [`Call::RedisCall`].
     Redis(redis::RedisReply),
-    /// To [`Call::Password`].
+    /// To [`Call::PasswordCall`].
     Password(password::PasswordReply),
     /// To a question that is no call: where connections are that were looked for.
-    Places(Vec<Place>),
+    Places(Vec<WorkerConnection>),
     /// To a question that is no call: what a channel's home says.
     Channel(channel::ChannelReply),
     /// To a call of the API: `{"result":{…}}` or `{"error":{"code":…,"message":…}}`.
@@ -77,16 +77,16 @@ pub enum Reply {
 
 /// Why nothing has come of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct CallError {
     /// What a program can tell it by.
-    pub kind: FaultKind,
+    pub kind: CallErrorKind,
     /// What a person is told.
     pub words: String,
 }
 
 /// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FaultKind {
+pub enum CallErrorKind {
     /// No answer in the time that it was allowed to take: it may have been carried out.
     Timeout,
     /// All connections of a pool are in use, for longer than it was allowed to wait: nothing was sent.
@@ -103,7 +103,7 @@ pub enum FaultKind {
     Broken,
 }
 
-impl FaultKind {
+impl CallErrorKind {
     /// All of them, in order.
     pub const ALL: [Self; 7] = [
         Self::Timeout,
@@ -130,13 +130,13 @@ impl FaultKind {
     }
 }
 
-impl Fault {
+impl CallError {
     /// Of that kind, in those words.
-    pub fn new(kind: FaultKind, words: impl Into<String>) -> Self {
+    pub fn new(kind: CallErrorKind, words: impl Into<String>) -> Self {
         let words = words.into();
         Self { kind, words }
     }
 }
 
 /// How a call has ended.
-pub type Outcome = Result<Reply, Fault>;
+pub type CallOutcome = Result<Reply, CallError>;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Lease, Server};
+use crate::{Lease, ServerAccount};
 
 /// A database and how it is used; those that are equal share their connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Database {
     /// Where it is.
-    pub server: Server,
+    pub server: ServerAccount,
     /// Its name there.
     pub name: Option<String>,
     /// The name of its connections: databases that differ in it alone share none.
@@ -32,7 +32,7 @@ pub struct Database {
 
 /// Asks a database.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mysql {
+pub struct MysqlCall {
     /// Which.
     pub database: Arc<Database>,
     /// What for.
@@ -49,9 +49,9 @@ pub enum MysqlAction {
         /// The statement, with a `?` for each value.
         sql: String,
         /// The values.
-        values: Vec<Value>,
+        values: Vec<MysqlValue>,
         /// What is wanted of the result.
-        wanted: Wanted,
+        wanted: ResultMode,
     },
     /// A transaction; answered by [`MysqlReply::Begun`].
     Begin,
@@ -66,7 +66,7 @@ pub enum MysqlAction {
 
 /// What is wanted of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum ResultMode {
     /// All rows.
     Rows,
     /// The first row.
@@ -79,7 +79,7 @@ pub enum Wanted {
 
 /// A value of a database.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum MysqlValue {
     /// NULL.
     Null,
     /// 0 or 1 there.
@@ -93,13 +93,13 @@ pub enum Value {
 /// What a database answers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MysqlReply {
-    /// To [`Wanted::Rows`].
+    /// To [`ResultMode::Rows`].
     Rows(Rows),
-    /// To [`Wanted::Row`]: at most one.
+    /// To [`ResultMode::Row`]: at most one.
     Row(Rows),
-    /// To [`Wanted::Value`].
-    Value(Option<Value>),
-    /// To [`Wanted::Changes`].
+    /// To [`ResultMode::MysqlValue`].
+    Value(Option<MysqlValue>),
+    /// To [`ResultMode::Changes`].
     Changes {
         /// Rows that were changed.
         affected: u64,
@@ -120,7 +120,7 @@ pub struct Rows {
     /// Names, each once.
     pub columns: Vec<String>,
     /// Row by row.
-    pub values: Vec<Value>,
+    pub values: Vec<MysqlValue>,
 }
 
 impl Rows {

@@ -7,7 +7,7 @@ pub const PASSWORD_BYTES_MAX: usize = 4096;
 
 /// Work with a password.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Password {
+pub struct PasswordCall {
     /// The password, at most [`PASSWORD_BYTES_MAX`] bytes.
     pub password: Vec<u8>,
     /// What is done with it.
@@ -28,7 +28,7 @@ pub enum PasswordAction {
 }
 
 /// Neither a password nor a hash gets into a log.
-impl fmt::Debug for Password {
+impl fmt::Debug for PasswordCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.action {
             PasswordAction::Hash => "Password(hash)",
@@ -58,7 +58,7 @@ mod tests {
                 hash: Some("$argon2id$secret".to_owned()),
             },
         ] {
-            let call = Password {
+            let call = PasswordCall {
                 password: b"correct horse".to_vec(),
                 action,
             };

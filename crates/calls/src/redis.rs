@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Lease, Server};
+use crate::{Lease, ServerAccount};
 
 /// A Redis server and how it is used; those that are equal share their connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Keyspace {
+pub struct RedisDatabase {
     /// Where it is.
-    pub server: Server,
+    pub server: ServerAccount,
     /// Number of the database there.
     pub database: u32,
     /// The name of its connections: keyspaces that differ in it alone share none.
@@ -30,9 +30,9 @@ pub struct Keyspace {
 
 /// Asks a Redis server.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Redis {
+pub struct RedisCall {
     /// Which.
-    pub keyspace: Arc<Keyspace>,
+    pub keyspace: Arc<RedisDatabase>,
     /// What for.
     pub action: RedisAction,
 }
@@ -41,13 +41,13 @@ pub struct Redis {
 #[derive(Clone, Debug, PartialEq)]
 pub enum RedisAction {
     /// A command; answered by [`RedisReply::Value`].
-    Run(Command),
+    Run(RedisCommand),
     /// The same for one that waits in the server.
-    Block(Command),
+    Block(RedisCommand),
     /// Several at once; answered by [`RedisReply::Values`].
     Pipeline {
         /// In order.
-        commands: Vec<Command>,
+        commands: Vec<RedisCommand>,
         /// Nothing of others comes between them.
         is_atomic: bool,
     },
@@ -58,7 +58,7 @@ pub enum RedisAction {
         /// They are patterns.
         are_patterns: bool,
     },
-    /// The next message of a subscription; answered by [`RedisReply::Message`].
+    /// The next message of a subscription; answered by [`RedisReply::RedisMessage`].
     Receive {
         /// Of which.
         lease: Lease,
@@ -69,7 +69,7 @@ pub enum RedisAction {
 
 /// A command: its name and its arguments, one behind the other, each behind its length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Command {
+pub struct RedisCommand {
     packed: Vec<u8>,
     count: u32,
 }
@@ -77,7 +77,7 @@ pub struct Command {
 /// Of a part, before its bytes.
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-impl Command {
+impl RedisCommand {
     /// With room for so many parts of so many bytes together.
     #[must_use]
     pub fn with_capacity(parts: usize, bytes: usize) -> Self {
@@ -154,12 +154,12 @@ pub enum RedisReply {
     /// A subscription.
     Subscribed(Lease),
     /// A message, if one came in time.
-    Message(Option<Message>),
+    Message(Option<RedisMessage>),
 }
 
 /// A message of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct RedisMessage {
     /// The channel to which it was published.
     pub channel: Vec<u8>,
     /// The pattern that it came by, if any.

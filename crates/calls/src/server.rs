@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A server and an account on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Server {
+pub struct ServerAccount {
     /// A name or an address.
     pub host: String,
     /// TCP port.
@@ -14,10 +14,10 @@ pub struct Server {
     /// Its password.
     pub password: Option<Secret>,
     /// How the way there is protected.
-    pub tls: Tls,
+    pub tls: TlsMode,
 }
 
-impl Server {
+impl ServerAccount {
     /// Returns the name of connections to what has that name there, for those that have no other.
     #[must_use]
     pub fn pool_name(&self, name: &str) -> String {
@@ -41,7 +41,7 @@ impl fmt::Debug for Secret {
 
 /// Protection of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Tls {
+pub enum TlsMode {
     /// None.
     #[default]
     Off,

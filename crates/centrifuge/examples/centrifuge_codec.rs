@@ -13,10 +13,11 @@ use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use veche_centrifuge::{
-    ClientInfo, Command, ConnectRequest, ConnectResult, Data, Delta, DisconnectCode, Encoding,
-    ErrorCode, Filter, HistoryResult, Limits, Malformed, Outcome, PresenceResult,
-    PresenceStatsResult, Publication, Push, PushBody, Refresh, RefreshResult, Reply, Request,
-    RpcResult, SubRefreshResult, Subscribe, SubscribeResult, UnsubscribeCode, fossil_delta,
+    ClientInfo, Command, ConnectRequest, ConnectResult, DecodeLimits, DeltaKind, DisconnectCode,
+    Encoding, ErrorCode, HistoryResult, MalformedMessage, Outcome, PresenceResult,
+    PresenceStatsResult, Publication, PublicationData, Push, PushBody, Refresh, RefreshResult,
+    Reply, Request, RpcResult, SubRefreshResult, Subscribe, SubscribeResult, TagsFilter,
+    UnsubscribeCode, fossil_delta,
 };
 
 #[derive(Deserialize)]
@@ -63,8 +64,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-fn look(encoding: Encoding, message: &[u8], what: &str) -> Result<Value, Malformed> {
-    let limits = Limits::default();
+fn look(encoding: Encoding, message: &[u8], what: &str) -> Result<Value, MalformedMessage> {
+    let limits = DecodeLimits::default();
     Ok(match what {
         "connect" => connect(&encoding.connect_request(message, limits)?),
         "emulation" => {
@@ -83,11 +84,11 @@ fn look(encoding: Encoding, message: &[u8], what: &str) -> Result<Value, Malform
 }
 
 /// Which of some publications pass, each with one tag: `k` with one of these values, or none.
-fn filter(data: Data<'_>) -> Value {
-    match Filter::read(data) {
+fn filter(data: PublicationData<'_>) -> Value {
+    match TagsFilter::read(data) {
         Ok(filter) => {
             let passes =
-                |value: Option<&'static str>| filter.passes(|name| value.filter(|_| name == "k"));
+                |value: Option<&'static str>| filter.matches(|name| value.filter(|_| name == "k"));
             json!([
                 passes(None),
                 passes(Some("v")),
@@ -162,7 +163,7 @@ fn connect(request: &ConnectRequest<'_>) -> Value {
     })
 }
 
-fn data(data: Option<Data<'_>>) -> Value {
+fn data(data: Option<PublicationData<'_>>) -> Value {
     data.map_or(Value::Null, |data| {
         json!(String::from_utf8_lossy(data.bytes()))
     })
@@ -206,7 +207,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
     let info = ClientInfo {
         user: "42",
         client: "c-1",
-        conn_info: Some(Data::Json(r#"{"n":1}"#)),
+        conn_info: Some(PublicationData::Json(r#"{"n":1}"#)),
         chan_info: None,
     };
     let tags = [("a", "1"), ("b", "")];
@@ -218,9 +219,9 @@ fn samples() -> BTreeMap<&'static str, Value> {
             tags: &tags,
             time_ms: 1_700_000_000_000,
             channel: "news:eu",
-            ..Publication::new(Data::Json(r#"{"a": "\u0441\n"}"#))
+            ..Publication::new(PublicationData::Json(r#"{"a": "\u0441\n"}"#))
         },
-        Publication::new(Data::Json(&long)),
+        Publication::new(PublicationData::Json(&long)),
     ];
     let subscribed = SubscribeResult {
         expires: true,
@@ -231,7 +232,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
         recovered: true,
         offset: 6,
         positioned: true,
-        data: Some(Data::Json("[]")),
+        data: Some(PublicationData::Json("[]")),
         was_recovering: true,
         delta: true,
     };
@@ -241,7 +242,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
         version: "0.1",
         expires: true,
         ttl_s: 3600,
-        data: Some(Data::Json(r#"{"d":1}"#)),
+        data: Some(PublicationData::Json(r#"{"d":1}"#)),
         subs: &subs,
         ping_s: 25,
         pong: true,
@@ -282,7 +283,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
         (
             "rpc",
             Outcome::Rpc(RpcResult {
-                data: Some(Data::Json("null")),
+                data: Some(PublicationData::Json("null")),
             }),
         ),
         (
@@ -309,22 +310,30 @@ fn samples() -> BTreeMap<&'static str, Value> {
 
     let whole = |data| {
         PushBody::Publication(Publication {
-            delta: Delta::Whole,
+            delta: DeltaKind::Whole,
             ..Publication::new(data)
         })
     };
     let patch = Publication {
-        delta: Delta::Patch,
-        ..Publication::new(Data::Text("7\n7:{\"a\":2}2qLDtY;"))
+        delta: DeltaKind::Patch,
+        ..Publication::new(PublicationData::Text("7\n7:{\"a\":2}2qLDtY;"))
     };
     let pushes = [
         ("push pub", PushBody::Publication(publications[0])),
         (
             "push text",
-            PushBody::Publication(Publication::new(Data::Text("say \"hi\"\n\u{2028}"))),
+            PushBody::Publication(Publication::new(PublicationData::Text(
+                "say \"hi\"\n\u{2028}",
+            ))),
         ),
-        ("push whole", whole(Data::Json("{\n\"a\":\"b\\\\\"}"))),
-        ("push whole text", whole(Data::Text("say \"hi\"\n"))),
+        (
+            "push whole",
+            whole(PublicationData::Json("{\n\"a\":\"b\\\\\"}")),
+        ),
+        (
+            "push whole text",
+            whole(PublicationData::Text("say \"hi\"\n")),
+        ),
         ("push patch", PushBody::Publication(patch)),
         ("push join", PushBody::Join(info)),
         ("push leave", PushBody::Leave(info)),
@@ -339,10 +348,13 @@ fn samples() -> BTreeMap<&'static str, Value> {
                 epoch: "e",
                 offset: 9,
                 positioned: true,
-                data: Some(Data::Json("1")),
+                data: Some(PublicationData::Json("1")),
             }),
         ),
-        ("push message", PushBody::Message(Data::Json(r#"{"m":1}"#))),
+        (
+            "push message",
+            PushBody::Message(PublicationData::Json(r#"{"m":1}"#)),
+        ),
         ("push connect", PushBody::Connect(connected)),
         (
             "push disconnect",

@@ -7,7 +7,7 @@ pub const DEPTH_MAX: usize = 128;
 
 /// An application's data, which the protocol carries and does not look into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Data<'a> {
+pub enum PublicationData<'a> {
     /// One JSON value. Written to JSON clients as it stands, without line breaks between its tokens; it is not checked
     /// again, so what is no JSON here breaks the client's whole message. Empty means that there are none.
     Json(&'a str),
@@ -17,7 +17,7 @@ pub enum Data<'a> {
     Binary(&'a [u8]),
 }
 
-impl<'a> Data<'a> {
+impl<'a> PublicationData<'a> {
     /// What bytes are that come without a type, as from Protobuf clients: JSON if they are one value of it, nested no deeper than
     /// [`DEPTH_MAX`], and else binary.
     #[must_use]
@@ -46,14 +46,14 @@ pub fn is_json(text: &str) -> bool {
 
 /// What the data of a publication are, where its subscriber and the server may have agreed on deltas (Fossil's format).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Delta {
+pub enum DeltaKind {
     /// Nothing was agreed on: data as they are.
     #[default]
     Off,
     /// Agreed on, and these are whole data. JSON clients get them as a JSON string that holds their JSON form.
     Whole,
-    /// Agreed on, and these are a delta from the data before ([`fossil_delta`](crate::fossil_delta)), as [`Data::Text`],
-    /// or [`Data::Binary`] for Protobuf clients. It is between whole data as clients have them: JSON as it stands, a text
+    /// Agreed on, and these are a delta from the data before ([`fossil_delta`](crate::fossil_delta)), as [`PublicationData::Text`],
+    /// or [`PublicationData::Binary`] for Protobuf clients. It is between whole data as clients have them: JSON as it stands, a text
     /// as JSON string. JSON clients take no delta from or to binary data.
     Patch,
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// What a client of a stream (HTTP, server-sent events) posts, to whichever node takes it.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Emulation<'a> {
+pub struct EmulationBody<'a> {
     /// Of its connection, as it was told.
     pub session: Cow<'a, str>,
     /// On which its connection is, as it was told.
@@ -14,7 +14,7 @@ pub struct Emulation<'a> {
     pub data: Cow<'a, [u8]>,
 }
 
-impl fmt::Debug for Emulation<'_> {
+impl fmt::Debug for EmulationBody<'_> {
     /// Not the session, by which anybody could command it, nor the commands.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Emulation")

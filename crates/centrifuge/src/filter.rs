@@ -3,8 +3,8 @@
 
 use std::cmp::Ordering;
 
-use crate::Data;
-use crate::read::filter::{self, Wire};
+use crate::PublicationData;
+use crate::read::filter::{self, WireNode};
 
 /// The longest filter, as it comes.
 pub const FILTER_BYTES_MAX: usize = 2048;
@@ -19,17 +19,17 @@ pub const FILTER_DEPTH_MAX: usize = 8;
 /// What came is no filter, or one with more in it than allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no filter of tags, or too large a one")]
-pub struct BadFilter;
+pub struct FilterError;
 
 /// Which publications a subscriber wants, by their tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Filter {
+pub struct TagsFilter {
     root: Node,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Node {
-    Leaf { key: Box<str>, test: Test },
+    Leaf { key: Box<str>, test: TagTest },
     And(Box<[Self]>),
     Or(Box<[Self]>),
     Not(Box<Self>),
@@ -37,28 +37,28 @@ enum Node {
 
 /// What a tag is looked at for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Test {
+enum TagTest {
     Equals(Box<str>),
     EqualsNot(Box<str>),
     In(Box<[Box<str>]>),
     NotIn(Box<[Box<str>]>),
     Exists,
-    Misses,
-    Begins(Box<str>),
-    Ends(Box<str>),
+    NotExists,
+    StartsWith(Box<str>),
+    EndsWith(Box<str>),
     Contains(Box<str>),
     /// As a number it compares with this one in one of these ways.
     Number(Box<str>, &'static [Ordering]),
 }
 
-impl Filter {
+impl TagsFilter {
     /// Reads the filter of a [`SubscribeRequest`](crate::SubscribeRequest): JSON, or binary data, which are Protobuf.
     ///
     /// # Errors
     /// It means nothing, or is over a limit.
-    pub fn read(data: Data<'_>) -> Result<Self, BadFilter> {
+    pub fn read(data: PublicationData<'_>) -> Result<Self, FilterError> {
         if data.bytes().len() > FILTER_BYTES_MAX {
-            return Err(BadFilter);
+            return Err(FilterError);
         }
         let wire = filter::read(data)?;
         let (mut nodes, mut values) = (0, 0);
@@ -67,21 +67,21 @@ impl Filter {
     }
 
     /// Whether a publication is wanted, whose tags `tag` knows by name.
-    pub fn passes<'t>(&self, tag: impl Fn(&str) -> Option<&'t str>) -> bool {
+    pub fn matches<'t>(&self, tag: impl Fn(&str) -> Option<&'t str>) -> bool {
         passes(&self.root, &tag)
     }
 }
 
-fn node(wire: &Wire<'_>, nodes: &mut usize, values: &mut usize) -> Result<Node, BadFilter> {
+fn node(wire: &WireNode<'_>, nodes: &mut usize, values: &mut usize) -> Result<Node, FilterError> {
     *nodes += 1;
     *values += wire.vals.len();
     if *nodes > FILTER_NODES_MAX || *values > VALUES_MAX {
-        return Err(BadFilter);
+        return Err(FilterError);
     }
     let mut inner = || {
         let read = |one| node(one, &mut *nodes, &mut *values);
         let all: Result<Box<[_]>, _> = wire.nodes.iter().map(read).collect();
-        all.and_then(|all| (!all.is_empty()).then_some(all).ok_or(BadFilter))
+        all.and_then(|all| (!all.is_empty()).then_some(all).ok_or(FilterError))
     };
     Ok(match &*wire.op {
         "" => leaf(wire)?,
@@ -89,42 +89,42 @@ fn node(wire: &Wire<'_>, nodes: &mut usize, values: &mut usize) -> Result<Node, 
         "or" => Node::Or(inner()?),
         "not" => match <[Node; 1]>::try_from(inner()?.into_vec()) {
             Ok([one]) => Node::Not(Box::new(one)),
-            Err(_) => return Err(BadFilter),
+            Err(_) => return Err(FilterError),
         },
-        _ => return Err(BadFilter),
+        _ => return Err(FilterError),
     })
 }
 
-fn leaf(wire: &Wire<'_>) -> Result<Node, BadFilter> {
+fn leaf(wire: &WireNode<'_>) -> Result<Node, FilterError> {
     use Ordering::{Equal, Greater, Less};
     let value = || match wire.val.is_empty() || !wire.vals.is_empty() {
-        true => Err(BadFilter),
+        true => Err(FilterError),
         false => Ok(Box::from(&*wire.val)),
     };
     let values = || match wire.vals.is_empty() || !wire.val.is_empty() {
-        true => Err(BadFilter),
+        true => Err(FilterError),
         false => Ok(wire.vals.iter().map(|one| Box::from(&**one)).collect()),
     };
-    let number = |ways: &'static [Ordering]| value().map(|value| Test::Number(value, ways));
+    let number = |ways: &'static [Ordering]| value().map(|value| TagTest::Number(value, ways));
     let test = match &*wire.cmp {
-        "eq" => Test::Equals(value()?),
-        "neq" => Test::EqualsNot(value()?),
-        "in" => Test::In(values()?),
-        "nin" => Test::NotIn(values()?),
-        "ex" | "nex" if !wire.val.is_empty() || !wire.vals.is_empty() => return Err(BadFilter),
-        "ex" => Test::Exists,
-        "nex" => Test::Misses,
-        "sw" => Test::Begins(value()?),
-        "ew" => Test::Ends(value()?),
-        "ct" => Test::Contains(value()?),
+        "eq" => TagTest::Equals(value()?),
+        "neq" => TagTest::EqualsNot(value()?),
+        "in" => TagTest::In(values()?),
+        "nin" => TagTest::NotIn(values()?),
+        "ex" | "nex" if !wire.val.is_empty() || !wire.vals.is_empty() => return Err(FilterError),
+        "ex" => TagTest::Exists,
+        "nex" => TagTest::NotExists,
+        "sw" => TagTest::StartsWith(value()?),
+        "ew" => TagTest::EndsWith(value()?),
+        "ct" => TagTest::Contains(value()?),
         "lt" => number(&[Less])?,
         "lte" => number(&[Less, Equal])?,
         "gt" => number(&[Greater])?,
         "gte" => number(&[Greater, Equal])?,
-        _ => return Err(BadFilter),
+        _ => return Err(FilterError),
     };
-    if wire.key.is_empty() && !matches!(test, Test::Exists | Test::Misses) {
-        return Err(BadFilter);
+    if wire.key.is_empty() && !matches!(test, TagTest::Exists | TagTest::NotExists) {
+        return Err(FilterError);
     }
     let key = Box::from(&*wire.key);
     Ok(Node::Leaf { key, test })
@@ -139,7 +139,7 @@ fn passes<'t>(node: &Node, tag: &impl Fn(&str) -> Option<&'t str>) -> bool {
     }
 }
 
-impl Test {
+impl TagTest {
     fn passes(&self, tag: Option<&str>) -> bool {
         // A tag that is not there is among values as an empty one would be.
         let is_among =
@@ -150,9 +150,9 @@ impl Test {
             Self::In(values) => is_among(values),
             Self::NotIn(values) => !is_among(values),
             Self::Exists => tag.is_some(),
-            Self::Misses => tag.is_none(),
-            Self::Begins(value) => tag.is_some_and(|tag| tag.starts_with(&**value)),
-            Self::Ends(value) => tag.is_some_and(|tag| tag.ends_with(&**value)),
+            Self::NotExists => tag.is_none(),
+            Self::StartsWith(value) => tag.is_some_and(|tag| tag.starts_with(&**value)),
+            Self::EndsWith(value) => tag.is_some_and(|tag| tag.ends_with(&**value)),
             Self::Contains(value) => tag.is_some_and(|tag| tag.contains(&**value)),
             Self::Number(value, ways) => {
                 let numbers = tag.and_then(Number::of).zip(Number::of(value));

@@ -32,7 +32,7 @@ pub fn fossil_delta(old: &[u8], new: &[u8]) -> Option<Vec<u8>> {
     if old.len().max(new.len()) > DELTA_BYTES_MAX {
         return None;
     }
-    let mut delta = Delta::new(new);
+    let mut delta = DeltaWriter::new(new);
     let is_same = |(a, b): &(&u8, &u8)| a == b;
     let begin = old.iter().zip(new).take_while(is_same).count();
     let (old_rest, new_rest) = (&old[begin..], &new[begin..]);
@@ -48,7 +48,7 @@ pub fn fossil_delta(old: &[u8], new: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// A delta that is being written.
-struct Delta<'a> {
+struct DeltaWriter<'a> {
     new: &'a [u8],
     /// Cuts are between characters only.
     is_text: bool,
@@ -57,7 +57,7 @@ struct Delta<'a> {
     written: usize,
 }
 
-impl<'a> Delta<'a> {
+impl<'a> DeltaWriter<'a> {
     fn new(new: &'a [u8]) -> Self {
         let mut out = Vec::with_capacity(64);
         put_number(&mut out, new.len() as u32);
@@ -110,7 +110,7 @@ impl<'a> Delta<'a> {
 
     /// Copies what stands somewhere in the old data.
     fn copy_from_anywhere(&mut self, old: &[u8], places: Range<usize>) {
-        let blocks = Blocks::new(old);
+        let blocks = BlockIndex::new(old);
         let mut at = places.start;
         let mut hash = None;
         while at + BLOCK <= places.end {
@@ -149,7 +149,7 @@ impl<'a> Delta<'a> {
 }
 
 /// The blocks of the old data by their hashes.
-struct Blocks<'a> {
+struct BlockIndex<'a> {
     old: &'a [u8],
     /// The first block of each hash; as many as a power of two.
     first: Vec<u32>,
@@ -157,7 +157,7 @@ struct Blocks<'a> {
     next: Vec<u32>,
 }
 
-impl<'a> Blocks<'a> {
+impl<'a> BlockIndex<'a> {
     fn new(old: &'a [u8]) -> Self {
         let count = old.len() / BLOCK;
         let mut blocks = Self {

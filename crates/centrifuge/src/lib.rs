@@ -2,7 +2,7 @@
 //! JSON and as Protobuf.
 //!
 //! Pure: it knows no socket, no session and no clock, nor which command is allowed when. What comes is borrowed; what
-//! is no command is refused with a [`Malformed`] and never panics. What leaves goes to the end of a buffer, and nothing
+//! is no command is refused with a [`MalformedMessage`] and never panics. What leaves goes to the end of a buffer, and nothing
 //! else is allocated for it.
 //!
 //! ```
@@ -44,24 +44,24 @@ mod reply;
 mod request;
 mod write;
 
-pub use data::{DEPTH_MAX, Data, Delta, is_json};
-pub use emulation::Emulation;
-pub use filter::{BadFilter, FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_NODES_MAX, Filter};
+pub use data::{DEPTH_MAX, DeltaKind, PublicationData, is_json};
+pub use emulation::EmulationBody;
+pub use filter::{FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_NODES_MAX, FilterError, TagsFilter};
 pub use fossil::{DELTA_BYTES_MAX, fossil_delta};
-pub use malformed::Malformed;
+pub use malformed::MalformedMessage;
 pub use publication::{ClientInfo, Publication, StreamPosition};
 pub use push::{Disconnect, Push, PushBody, Refresh, Subscribe, Unsubscribe};
-pub use read::{Commands, ENTRIES_MAX, Limits};
+pub use read::{Commands, DecodeLimits, ENTRIES_MAX};
 pub use reply::{
     CommandError, ConnectResult, HistoryResult, Outcome, PresenceResult, PresenceStatsResult,
     RefreshResult, Reply, RpcResult, SubRefreshResult, SubscribeResult,
 };
 pub use request::{
     ChannelRequest, Command, ConnectRequest, HistoryRequest, PublishRequest, RefreshRequest,
-    Request, RpcRequest, Secret, SendRequest, ServerSub, SubRefreshRequest, SubscribeRequest,
+    Request, RpcRequest, SecretText, SendRequest, ServerSub, SubRefreshRequest, SubscribeRequest,
 };
 pub use veche_types::codes::{DisconnectCode, ErrorCode, UnsubscribeCode};
-pub use write::{Element, Parts};
+pub use write::{Element, ReplyWriter};
 
 /// What a connection speaks, from its beginning to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

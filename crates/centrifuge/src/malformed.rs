@@ -5,7 +5,7 @@
 ///
 /// It says what is wrong and where, and never repeats what came, which may hold secrets: fit for a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum MalformedMessage {
     /// More bytes than [`message_bytes_max`](crate::Limits::message_bytes_max).
     #[error("message too big")]
     TooBig,
@@ -39,7 +39,7 @@ pub enum Malformed {
     },
     /// Protobuf whose end is missing: a length points beyond it.
     #[error("message cut off")]
-    CutOff,
+    Truncated,
     /// Not Protobuf: a number that is too long, a field without a number, or of a kind that there is not.
     #[error("invalid Protobuf")]
     Protobuf,

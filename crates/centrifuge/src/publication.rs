@@ -1,6 +1,6 @@
 //! Publications, positions in streams, and clients as others see them.
 
-use crate::data::{Data, Delta};
+use crate::data::{DeltaKind, PublicationData};
 use crate::write::fields::{Fields, Message};
 
 /// Where something stands in a channel's stream.
@@ -23,18 +23,18 @@ pub struct ClientInfo<'a> {
     /// The connection's id.
     pub client: &'a str,
     /// What is known of the connection.
-    pub conn_info: Option<Data<'a>>,
+    pub conn_info: Option<PublicationData<'a>>,
     /// What is known of its subscription.
-    pub chan_info: Option<Data<'a>>,
+    pub chan_info: Option<PublicationData<'a>>,
 }
 
 /// Data that were published into a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Publication<'a> {
     /// What was published, or the delta to it.
-    pub data: Data<'a>,
+    pub data: PublicationData<'a>,
     /// Which of them, and whether deltas were agreed on.
-    pub delta: Delta,
+    pub delta: DeltaKind,
     /// Who did, where a client did.
     pub info: Option<ClientInfo<'a>>,
     /// Its number in the channel's stream, from 1; 0 where the channel has none.
@@ -50,10 +50,10 @@ pub struct Publication<'a> {
 impl<'a> Publication<'a> {
     /// A publication of nothing but data.
     #[must_use]
-    pub const fn new(data: Data<'a>) -> Self {
+    pub const fn new(data: PublicationData<'a>) -> Self {
         Self {
             data,
-            delta: Delta::Off,
+            delta: DeltaKind::Off,
             info: None,
             offset: 0,
             tags: &[],
@@ -80,7 +80,7 @@ impl Message for Publication<'_> {
         fields.optional(5, "info", self.info.as_ref());
         fields.unsigned(6, "offset", self.offset);
         fields.texts(7, "tags", self.tags);
-        fields.flag(8, "delta", self.delta == Delta::Patch);
+        fields.flag(8, "delta", self.delta == DeltaKind::Patch);
         fields.signed(9, "time", self.time_ms);
         fields.text(10, "channel", self.channel);
     }

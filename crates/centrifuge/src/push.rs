@@ -2,7 +2,7 @@
 
 use veche_types::codes::{DisconnectCode, UnsubscribeCode};
 
-use crate::data::Data;
+use crate::data::PublicationData;
 use crate::publication::{ClientInfo, Publication};
 use crate::reply::ConnectResult;
 use crate::write::fields::{Fields, Message};
@@ -30,7 +30,7 @@ pub enum PushBody<'a> {
     /// The server subscribed the client.
     Subscribe(Subscribe<'a>),
     /// A message for this connection.
-    Message(Data<'a>),
+    Message(PublicationData<'a>),
     /// The connection is a client's: the first push on unidirectional transports.
     Connect(ConnectResult<'a>),
     /// The server closes the connection: the last push on transports that don't say it themselves.
@@ -60,7 +60,7 @@ pub struct Subscribe<'a> {
     /// Whether publications have offsets.
     pub positioned: bool,
     /// What the application has to say to it.
-    pub data: Option<Data<'a>>,
+    pub data: Option<PublicationData<'a>>,
 }
 
 /// The end of the connection.
@@ -85,7 +85,7 @@ impl From<UnsubscribeCode> for Unsubscribe<'static> {
     fn from(code: UnsubscribeCode) -> Self {
         Self {
             code: code.code(),
-            reason: code.words(),
+            reason: code.text(),
         }
     }
 }
@@ -94,7 +94,7 @@ impl From<DisconnectCode> for Disconnect<'static> {
     fn from(code: DisconnectCode) -> Self {
         Self {
             code: code.code(),
-            reason: code.words(),
+            reason: code.text(),
         }
     }
 }
@@ -126,7 +126,7 @@ impl Message for Info<'_> {
 }
 
 /// A message for one connection.
-struct Direct<'m>(Data<'m>);
+struct Direct<'m>(PublicationData<'m>);
 
 impl Message for Direct<'_> {
     fn write(&self, fields: &mut impl Fields) {

@@ -1,27 +1,27 @@
 //! From bytes to commands. One of the transport's messages, or the body of a request, holds any number of them; what
 //! one of them means does not depend on the others. [`json`] and [`protobuf`] say what they look like.
 
-mod draft;
+mod command_builder;
 pub(crate) mod filter;
 pub(crate) mod json;
 pub(crate) mod protobuf;
 mod wire;
 
-pub use draft::ENTRIES_MAX;
+pub use command_builder::ENTRIES_MAX;
 
-use crate::{Command, ConnectRequest, Emulation, Encoding, Malformed, Request};
-use draft::Draft;
+use crate::{Command, ConnectRequest, EmulationBody, Encoding, MalformedMessage, Request};
+use command_builder::CommandBuilder;
 
 /// What a client may send at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct DecodeLimits {
     /// Bytes of one message, or of a body.
     pub message_bytes_max: usize,
     /// Commands in it.
     pub commands_max: usize,
 }
 
-impl Default for Limits {
+impl Default for DecodeLimits {
     /// 64 KiB, as the original server has it, and as many commands as that may reasonably hold.
     fn default() -> Self {
         Self {
@@ -41,14 +41,14 @@ pub struct Commands<'a> {
 enum Source<'a> {
     Json(json::Stream<'a>),
     Protobuf(&'a [u8]),
-    Failed(Malformed),
+    Failed(MalformedMessage),
     Ended,
 }
 
 impl Encoding {
     /// The commands that a message or a body holds. They are read one by one, as they are asked for.
     #[must_use]
-    pub fn commands(self, message: &[u8], limits: Limits) -> Commands<'_> {
+    pub fn commands(self, message: &[u8], limits: DecodeLimits) -> Commands<'_> {
         let source = match (self, bounded(message, limits)) {
             (_, Err(malformed)) => Source::Failed(malformed),
             (Self::Protobuf, Ok(message)) => Source::Protobuf(message),
@@ -71,22 +71,22 @@ impl Encoding {
     pub fn connect_request(
         self,
         message: &[u8],
-        limits: Limits,
-    ) -> Result<ConnectRequest<'_>, Malformed> {
+        limits: DecodeLimits,
+    ) -> Result<ConnectRequest<'_>, MalformedMessage> {
         let message = bounded(message, limits)?;
         let connect = match self {
             Self::Json => json::one(text(message)?)?,
             Self::Protobuf => protobuf::message(message)?,
         };
         // Looked at as if it came in a command.
-        let mut draft = Draft {
+        let mut draft = CommandBuilder {
             id: 1,
-            ..Draft::default()
+            ..CommandBuilder::default()
         };
         draft.add(Request::Connect(connect));
         match draft.finish()?.request {
             Request::Connect(connect) => Ok(connect),
-            _ => Err(Malformed::NoRequest),
+            _ => Err(MalformedMessage::NoRequest),
         }
     }
 
@@ -95,7 +95,11 @@ impl Encoding {
     ///
     /// # Errors
     /// What came is not one.
-    pub fn emulation(self, body: &[u8], limits: Limits) -> Result<Emulation<'_>, Malformed> {
+    pub fn emulation(
+        self,
+        body: &[u8],
+        limits: DecodeLimits,
+    ) -> Result<EmulationBody<'_>, MalformedMessage> {
         let body = bounded(body, limits)?;
         match self {
             Self::Json => json::one(text(body)?),
@@ -104,21 +108,21 @@ impl Encoding {
     }
 }
 
-fn bounded(message: &[u8], limits: Limits) -> Result<&[u8], Malformed> {
+fn bounded(message: &[u8], limits: DecodeLimits) -> Result<&[u8], MalformedMessage> {
     match message.len() > limits.message_bytes_max {
-        true => Err(Malformed::TooBig),
+        true => Err(MalformedMessage::TooBig),
         false => Ok(message),
     }
 }
 
-fn text(message: &[u8]) -> Result<&str, Malformed> {
-    simdutf8::basic::from_utf8(message).map_err(|_| Malformed::Utf8)
+fn text(message: &[u8]) -> Result<&str, MalformedMessage> {
+    simdutf8::basic::from_utf8(message).map_err(|_| MalformedMessage::Utf8)
 }
 
 impl<'a> Commands<'a> {
     /// Bytes of the message that are done with: those behind them can be read later, as a message of their own.
     #[must_use]
-    pub fn taken(&self) -> usize {
+    pub fn consumed(&self) -> usize {
         match &self.source {
             Source::Json(stream) => stream.byte_offset(),
             Source::Protobuf(rest) => self.bytes - rest.len(),
@@ -126,12 +130,12 @@ impl<'a> Commands<'a> {
         }
     }
 
-    fn draft(&mut self) -> Option<Result<Draft<'a>, Malformed>> {
+    fn draft(&mut self) -> Option<Result<CommandBuilder<'a>, MalformedMessage>> {
         match &mut self.source {
             Source::Json(stream) => json::next(stream),
             Source::Protobuf([]) | Source::Ended => None,
             Source::Protobuf(rest) => {
-                Some(wire::delimited(rest).and_then(protobuf::message::<Draft<'_>>))
+                Some(wire::delimited(rest).and_then(protobuf::message::<CommandBuilder<'_>>))
             }
             Source::Failed(malformed) => Some(Err(*malformed)),
         }
@@ -139,17 +143,17 @@ impl<'a> Commands<'a> {
 }
 
 impl<'a> Iterator for Commands<'a> {
-    type Item = Result<Command<'a>, Malformed>;
+    type Item = Result<Command<'a>, MalformedMessage>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let draft = self.draft()?;
         let command = match self.left.checked_sub(1) {
             Some(left) => {
                 self.left = left;
-                draft.and_then(Draft::finish)
+                draft.and_then(CommandBuilder::finish)
             }
             // Whatever it is, it is one too many.
-            None => Err(Malformed::TooManyCommands),
+            None => Err(MalformedMessage::TooManyCommands),
         };
         if command.is_err() {
             self.source = Source::Ended;

@@ -2,7 +2,7 @@
 
 use veche_types::codes::ErrorCode;
 
-use crate::data::Data;
+use crate::data::PublicationData;
 use crate::publication::{ClientInfo, Publication};
 use crate::write::fields::{Empty, Fields, Message};
 
@@ -59,7 +59,7 @@ impl From<ErrorCode> for CommandError<'static> {
     fn from(code: ErrorCode) -> Self {
         Self {
             code: code.code(),
-            message: code.words(),
+            message: code.text(),
             is_temporary: code.is_temporary(),
         }
     }
@@ -77,7 +77,7 @@ pub struct ConnectResult<'a> {
     /// When, in seconds from now.
     pub ttl_s: u32,
     /// What the application has to say to it.
-    pub data: Option<Data<'a>>,
+    pub data: Option<PublicationData<'a>>,
     /// The channels that the server subscribed it to.
     pub subs: &'a [(&'a str, SubscribeResult<'a>)],
     /// How often the server pings, in seconds; 0 if never.
@@ -112,7 +112,7 @@ pub struct SubscribeResult<'a> {
     /// Whether publications have offsets.
     pub positioned: bool,
     /// What the application has to say to it.
-    pub data: Option<Data<'a>>,
+    pub data: Option<PublicationData<'a>>,
     /// Whether the client has asked to recover.
     pub was_recovering: bool,
     /// Whether deltas are agreed on.
@@ -150,7 +150,7 @@ pub struct HistoryResult<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RpcResult<'a> {
     /// The data, if it gave any.
-    pub data: Option<Data<'a>>,
+    pub data: Option<PublicationData<'a>>,
 }
 
 /// A connection's new time.

@@ -11,7 +11,7 @@ use std::ops::Deref;
 use serde::Deserialize;
 
 use crate::read::json;
-use crate::{Data, StreamPosition};
+use crate::{PublicationData, StreamPosition};
 
 /// One command of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,9 +55,9 @@ pub enum Request<'a> {
 
 /// A text that no log may hold.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Secret<'a>(pub Cow<'a, str>);
+pub struct SecretText<'a>(pub Cow<'a, str>);
 
-impl Deref for Secret<'_> {
+impl Deref for SecretText<'_> {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -65,7 +65,7 @@ impl Deref for Secret<'_> {
     }
 }
 
-impl fmt::Debug for Secret<'_> {
+impl fmt::Debug for SecretText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes", self.len())
     }
@@ -77,10 +77,10 @@ impl fmt::Debug for Secret<'_> {
 pub struct ConnectRequest<'a> {
     /// Who it is; empty if the client does not say.
     #[serde(borrow, deserialize_with = "json::secret")]
-    pub token: Secret<'a>,
+    pub token: SecretText<'a>,
     /// What the client has to say to the application.
     #[serde(borrow, deserialize_with = "json::data")]
-    pub data: Option<Data<'a>>,
+    pub data: Option<PublicationData<'a>>,
     /// Channels that the server once subscribed it to, and where it was in them. No name is looked at twice: who gives
     /// one twice has it here twice.
     #[serde(borrow, deserialize_with = "json::subs")]
@@ -93,7 +93,7 @@ pub struct ConnectRequest<'a> {
     pub version: Cow<'a, str>,
     /// What stands for headers of HTTP that a browser does not let its pages set.
     #[serde(borrow, deserialize_with = "json::secrets")]
-    pub headers: Vec<(Cow<'a, str>, Secret<'a>)>,
+    pub headers: Vec<(Cow<'a, str>, SecretText<'a>)>,
     /// Bits of what else the client can do; none has to be granted.
     #[serde(deserialize_with = "json::zero")]
     pub flag: i64,
@@ -121,7 +121,7 @@ pub struct SubscribeRequest<'a> {
     pub channel: Cow<'a, str>,
     /// That it may; empty if the client does not say.
     #[serde(borrow, deserialize_with = "json::secret")]
-    pub token: Secret<'a>,
+    pub token: SecretText<'a>,
     /// Whether it wants what it missed since then.
     #[serde(deserialize_with = "json::zero")]
     pub recover: bool,
@@ -133,7 +133,7 @@ pub struct SubscribeRequest<'a> {
     pub offset: u64,
     /// What the client has to say to the application.
     #[serde(borrow, deserialize_with = "json::data")]
-    pub data: Option<Data<'a>>,
+    pub data: Option<PublicationData<'a>>,
     /// Whether publications should have offsets.
     #[serde(deserialize_with = "json::zero")]
     pub positioned: bool,
@@ -149,7 +149,7 @@ pub struct SubscribeRequest<'a> {
     /// It wants only publications whose tags pass this: JSON, or binary data where it is Protobuf. What filter it is,
     /// [`Filter::read`](crate::Filter::read) says.
     #[serde(rename = "tf", borrow, deserialize_with = "json::raw")]
-    pub filter: Option<Data<'a>>,
+    pub filter: Option<PublicationData<'a>>,
     /// Bits of what else the client can do. 1: numbers in place of channels' names, which need not be granted. 2: it
     /// would rather be refused, with [`UnrecoverablePosition`](crate::ErrorCode::UnrecoverablePosition), than not
     /// recover.
@@ -178,7 +178,7 @@ pub struct PublishRequest<'a> {
     pub channel: Cow<'a, str>,
     /// What is to be published.
     #[serde(borrow, deserialize_with = "json::data")]
-    pub data: Option<Data<'a>>,
+    pub data: Option<PublicationData<'a>>,
     /// 0 for a stream of publications; others are for maps, whose keys are not read.
     #[serde(rename = "type", deserialize_with = "json::zero")]
     pub kind: i32,
@@ -208,7 +208,7 @@ pub struct HistoryRequest<'a> {
 pub struct SendRequest<'a> {
     /// What.
     #[serde(borrow, deserialize_with = "json::data")]
-    pub data: Option<Data<'a>>,
+    pub data: Option<PublicationData<'a>>,
 }
 
 /// To ask the application something.
@@ -217,7 +217,7 @@ pub struct SendRequest<'a> {
 pub struct RpcRequest<'a> {
     /// With what.
     #[serde(borrow, deserialize_with = "json::data")]
-    pub data: Option<Data<'a>>,
+    pub data: Option<PublicationData<'a>>,
     /// By which name.
     #[serde(borrow, deserialize_with = "json::text")]
     pub method: Cow<'a, str>,
@@ -229,7 +229,7 @@ pub struct RpcRequest<'a> {
 pub struct RefreshRequest<'a> {
     /// A new one.
     #[serde(borrow, deserialize_with = "json::secret")]
-    pub token: Secret<'a>,
+    pub token: SecretText<'a>,
 }
 
 /// More time for a subscription.
@@ -241,7 +241,7 @@ pub struct SubRefreshRequest<'a> {
     pub channel: Cow<'a, str>,
     /// A new one.
     #[serde(borrow, deserialize_with = "json::secret")]
-    pub token: Secret<'a>,
+    pub token: SecretText<'a>,
     /// 0 for more time; others are for keys of maps, which are not read.
     #[serde(rename = "type", deserialize_with = "json::zero")]
     pub kind: i32,
@@ -256,7 +256,7 @@ impl<'a> Request<'a> {
 
     /// The data that came with it.
     #[must_use]
-    pub const fn data(&self) -> Option<Data<'a>> {
+    pub const fn data(&self) -> Option<PublicationData<'a>> {
         match self {
             Self::Connect(request) => request.data,
             Self::Subscribe(request) => request.data,

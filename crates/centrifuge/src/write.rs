@@ -6,18 +6,18 @@ pub(crate) mod json;
 mod parts;
 pub(crate) mod protobuf;
 
-pub use parts::{Element, Parts};
+pub use parts::{Element, ReplyWriter};
 
 use crate::{Encoding, Push, Reply};
 use fields::{Fields, Message};
 
 /// What a client gets: an answer to one of its commands, or a push.
-enum Out<'m> {
+enum ServerMessage<'m> {
     Reply(&'m Reply<'m>),
     Push(&'m Push<'m>),
 }
 
-impl Message for Out<'_> {
+impl Message for ServerMessage<'_> {
     fn write(&self, fields: &mut impl Fields) {
         match self {
             Self::Reply(reply) => reply.write(fields),
@@ -31,12 +31,12 @@ impl Message for Out<'_> {
 impl Encoding {
     /// Appends the answer to a command.
     pub fn write_reply(self, out: &mut Vec<u8>, reply: &Reply<'_>) {
-        self.write(out, &Out::Reply(reply))
+        self.write(out, &ServerMessage::Reply(reply))
     }
 
     /// Appends a push as clients with a connection in both directions get it, or with one that is emulated.
     pub fn write_push(self, out: &mut Vec<u8>, push: &Push<'_>) {
-        self.write(out, &Out::Push(push))
+        self.write(out, &ServerMessage::Push(push))
     }
 
     /// Appends a push as clients of unidirectional transports get it: without a reply around it.

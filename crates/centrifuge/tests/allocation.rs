@@ -1,7 +1,9 @@
 //! What commands and publications cost: no allocation where nothing has to be kept.
 
 use allocation_counter::measure;
-use veche_centrifuge::{ClientInfo, Data, Delta, Encoding, Limits, Publication, Push, PushBody};
+use veche_centrifuge::{
+    ClientInfo, DecodeLimits, DeltaKind, Encoding, Publication, PublicationData, Push, PushBody,
+};
 
 #[test]
 fn writing_a_publication_allocates_nothing() {
@@ -9,17 +11,17 @@ fn writing_a_publication_allocates_nothing() {
     let info = ClientInfo {
         user: "42",
         client: "c-1",
-        conn_info: Some(Data::Json("{}")),
+        conn_info: Some(PublicationData::Json("{}")),
         chan_info: None,
     };
     let long = format!("\"{}\"", "0123456789 \\n".repeat(1000));
     let mut out = Vec::with_capacity(256 * 1024);
     for data in [
-        Data::Json(&long),
-        Data::Json("{\"a\":1}"),
-        Data::Text(&long),
+        PublicationData::Json(&long),
+        PublicationData::Json("{\"a\":1}"),
+        PublicationData::Text(&long),
     ] {
-        for delta in [Delta::Off, Delta::Whole, Delta::Patch] {
+        for delta in [DeltaKind::Off, DeltaKind::Whole, DeltaKind::Patch] {
             let push = Push {
                 channel: "chat:1",
                 body: PushBody::Publication(Publication {
@@ -61,7 +63,7 @@ fn reading_a_command_allocates_nothing() {
     ] {
         let counted = measure(|| {
             let mut count = 0;
-            for command in encoding.commands(message, Limits::default()) {
+            for command in encoding.commands(message, DecodeLimits::default()) {
                 command.unwrap();
                 count += 1;
             }

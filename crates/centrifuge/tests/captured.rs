@@ -1,10 +1,10 @@
 //! Frames that real clients sent: npm `centrifuge` 5.8.0.
 
-use veche_centrifuge::{Data, Encoding, Limits, Request};
+use veche_centrifuge::{DecodeLimits, Encoding, PublicationData, Request};
 
 fn read(message: &str) -> Vec<(u32, Request<'_>)> {
     Encoding::Json
-        .commands(message.as_bytes(), Limits::default())
+        .commands(message.as_bytes(), DecodeLimits::default())
         .map(|command| command.map(|command| (command.id, command.request)))
         .collect::<Result<_, _>>()
         .unwrap()
@@ -25,11 +25,11 @@ fn connect_and_subscribe_in_one_frame() {
         panic!("{commands:?}");
     };
     assert_eq!(&*connect.token, "T");
-    assert_eq!(connect.data, Some(Data::Json(r#"{"d":1}"#)));
+    assert_eq!(connect.data, Some(PublicationData::Json(r#"{"d":1}"#)));
     assert_eq!((&*connect.name, &*connect.version), ("app", "1.0"));
     assert_eq!(subscribe.channel, "chat:1");
     assert_eq!(&*subscribe.token, "ST");
-    assert_eq!(subscribe.data, Some(Data::Json(r#"{"x":1}"#)));
+    assert_eq!(subscribe.data, Some(PublicationData::Json(r#"{"x":1}"#)));
     assert!(subscribe.recoverable && subscribe.join_leave && !subscribe.recover);
     assert_eq!(subscribe.flag, 1);
 }
@@ -49,7 +49,9 @@ fn subscribe_again_after_a_reconnect() {
 #[test]
 fn a_command_in_an_envelope() {
     let body = br#"{"session":"S","node":"N","data":"{\"subscribe\":{\"channel\":\"e:1\",\"flag\":1},\"id\":2}"}"#;
-    let envelope = Encoding::Json.emulation(body, Limits::default()).unwrap();
+    let envelope = Encoding::Json
+        .emulation(body, DecodeLimits::default())
+        .unwrap();
     let data = str::from_utf8(&envelope.data).unwrap();
     let commands = read(data);
     assert!(

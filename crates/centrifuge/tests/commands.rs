@@ -5,24 +5,24 @@ mod oracle;
 use std::borrow::Cow;
 
 use veche_centrifuge::{
-    ChannelRequest, Command, ConnectRequest, Data, Encoding, HistoryRequest, Limits, Malformed,
-    PublishRequest, RefreshRequest, Request, RpcRequest, Secret, SendRequest, ServerSub,
-    StreamPosition, SubRefreshRequest, SubscribeRequest,
+    ChannelRequest, Command, ConnectRequest, DecodeLimits, Encoding, HistoryRequest,
+    MalformedMessage, PublicationData, PublishRequest, RefreshRequest, Request, RpcRequest,
+    SecretText, SendRequest, ServerSub, StreamPosition, SubRefreshRequest, SubscribeRequest,
 };
 
 fn read(encoding: Encoding, message: &[u8]) -> Vec<Command<'_>> {
     encoding
-        .commands(message, Limits::default())
+        .commands(message, DecodeLimits::default())
         .collect::<Result<_, _>>()
         .unwrap_or_else(|error| panic!("{error}: {}", message.escape_ascii()))
 }
 
-fn secret(text: &str) -> Secret<'_> {
-    Secret(text.into())
+fn secret(text: &str) -> SecretText<'_> {
+    SecretText(text.into())
 }
 
 /// The data of a request, for whoever may look into them.
-fn data_of<'c, 'a>(request: &'c mut Request<'a>) -> Option<&'c mut Option<Data<'a>>> {
+fn data_of<'c, 'a>(request: &'c mut Request<'a>) -> Option<&'c mut Option<PublicationData<'a>>> {
     match request {
         Request::Connect(request) => Some(&mut request.data),
         Request::Subscribe(request) => Some(&mut request.data),
@@ -43,12 +43,12 @@ fn check(json: &str, expected: (u32, Request<'_>)) {
     let wire = oracle::to_protobuf(&oracle);
     // Of Protobuf's bytes nobody has said that they are JSON.
     if let Some(data) = data_of(&mut expected[0].request) {
-        *data = data.map(|data| Data::Binary(data.bytes()));
+        *data = data.map(|data| PublicationData::Binary(data.bytes()));
     }
     let filter = oracle.subscribe.and_then(|request| request.tf);
     let filter = filter.map(|filter| prost::Message::encode_to_vec(&filter));
     if let Request::Subscribe(request) = &mut expected[0].request {
-        request.filter = filter.as_deref().map(Data::Binary);
+        request.filter = filter.as_deref().map(PublicationData::Binary);
     }
     assert_eq!(read(Encoding::Protobuf, &wire), expected);
 }
@@ -67,7 +67,7 @@ fn connect() {
             u32::MAX,
             Request::Connect(ConnectRequest {
                 token: secret("T"),
-                data: Some(Data::Json(r#"{"d":1}"#)),
+                data: Some(PublicationData::Json(r#"{"d":1}"#)),
                 subs: vec![
                     ServerSub {
                         channel: "a".into(),
@@ -121,12 +121,12 @@ fn subscribe() {
                 recover: true,
                 epoch: "ep".into(),
                 offset: 6,
-                data: Some(Data::Json("[1, 2]")),
+                data: Some(PublicationData::Json("[1, 2]")),
                 positioned: true,
                 recoverable: true,
                 join_leave: true,
                 delta: "fossil".into(),
-                filter: Some(Data::Json(
+                filter: Some(PublicationData::Json(
                     r#"{"op":"and","nodes":[{"key":"k","cmp":"in","vals":["v"]}]}"#,
                 )),
                 flag: 3,
@@ -163,7 +163,7 @@ fn publish() {
             4,
             Request::Publish(PublishRequest {
                 channel: "c".into(),
-                data: Some(Data::Json("null")),
+                data: Some(PublicationData::Json("null")),
                 kind: 0,
             }),
         ),
@@ -219,7 +219,7 @@ fn what_the_application_is_told_and_asked() {
         (
             0,
             Request::Send(SendRequest {
-                data: Some(Data::Json(r#"{"a":"b"}"#)),
+                data: Some(PublicationData::Json(r#"{"a":"b"}"#)),
             }),
         ),
     );
@@ -233,7 +233,7 @@ fn what_the_application_is_told_and_asked() {
         (
             6,
             Request::Rpc(RpcRequest {
-                data: Some(Data::Json("1e3")),
+                data: Some(PublicationData::Json("1e3")),
                 method: "getTime".into(),
             }),
         ),
@@ -325,7 +325,10 @@ fn many_commands_come_in_one_message_with_any_white_space() {
     let spread =
         b"{\n  \"id\": 3,\n  \"publish\": {\n    \"data\": {\n      \"a\": 1\n    }\n  }\n}\n";
     let data = read(Encoding::Json, spread)[0].request.data();
-    assert_eq!(data, Some(Data::Json("{\n      \"a\": 1\n    }")));
+    assert_eq!(
+        data,
+        Some(PublicationData::Json("{\n      \"a\": 1\n    }"))
+    );
 }
 
 #[test]
@@ -343,7 +346,7 @@ fn texts_are_borrowed_unless_something_in_them_is_escaped() {
 
 #[test]
 fn who_speaks_one_way_begins_without_a_command() {
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     let json = br#"{"token":"T","subs":{"user#2694":{"recover":true,"offset":12,"epoch":"xD5R"}}}"#;
     let connect = Encoding::Json.connect_request(json, limits).unwrap();
     assert_eq!(&*connect.token, "T");
@@ -358,16 +361,22 @@ fn who_speaks_one_way_begins_without_a_command() {
     );
 
     let refused = |json: &[u8]| Encoding::Json.connect_request(json, limits).unwrap_err();
-    assert_eq!(refused(b""), Malformed::Json { line: 1, column: 0 });
-    assert_eq!(refused(b"{} {}"), Malformed::Json { line: 1, column: 4 });
-    assert_eq!(refused(b"[1]"), Malformed::Value { line: 1, column: 0 });
+    assert_eq!(refused(b""), MalformedMessage::Json { line: 1, column: 0 });
+    assert_eq!(
+        refused(b"{} {}"),
+        MalformedMessage::Json { line: 1, column: 4 }
+    );
+    assert_eq!(
+        refused(b"[1]"),
+        MalformedMessage::Value { line: 1, column: 0 }
+    );
     let deep = format!(r#"{{"data":{}{}}}"#, "[".repeat(129), "]".repeat(129));
-    assert_eq!(refused(deep.as_bytes()), Malformed::TooDeep);
+    assert_eq!(refused(deep.as_bytes()), MalformedMessage::TooDeep);
 }
 
 #[test]
 fn commands_that_come_another_way_are_in_an_envelope() {
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     let json = br#"{"session":"S","node":"N","data":"{\"id\":2,\"ping\":{}}\n{}"}"#;
     let envelope = Encoding::Json.emulation(json, limits).unwrap();
     assert_eq!((&*envelope.session, &*envelope.node), ("S", "N"));
@@ -398,7 +407,7 @@ fn no_secret_is_shown() {
     let shown = format!(
         "{:?} {:?}",
         read(Encoding::Json, json),
-        Encoding::Json.commands(json, Limits::default())
+        Encoding::Json.commands(json, DecodeLimits::default())
     );
     assert!(
         !shown.contains("TOKEN") && shown.contains("5 bytes"),

@@ -6,23 +6,23 @@ use proptest::prelude::*;
 use prost::Message as _;
 use serde_json::{Value, json};
 use veche_centrifuge::{
-    BadFilter, Data, FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_NODES_MAX, Filter,
+    FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_NODES_MAX, FilterError, PublicationData, TagsFilter,
 };
 
 /// Reads it from both encodings.
 #[track_caller]
-fn read(filter: &Value) -> Result<Filter, BadFilter> {
+fn read(filter: &Value) -> Result<TagsFilter, FilterError> {
     let text = filter.to_string();
-    let of_json = Filter::read(Data::Json(&text));
+    let of_json = TagsFilter::read(PublicationData::Json(&text));
     let oracle: oracle::FilterNode =
         serde_json::from_value(filter.clone()).expect("the oracle's JSON");
-    let of_protobuf = Filter::read(Data::Binary(&oracle.encode_to_vec()));
+    let of_protobuf = TagsFilter::read(PublicationData::Binary(&oracle.encode_to_vec()));
     assert_eq!(of_json, of_protobuf, "{filter}");
     of_json
 }
 
-fn passes(filter: &Filter, tags: &[(&str, &str)]) -> bool {
-    filter.passes(|name| tags.iter().find(|tag| tag.0 == name).map(|tag| tag.1))
+fn passes(filter: &TagsFilter, tags: &[(&str, &str)]) -> bool {
+    filter.matches(|name| tags.iter().find(|tag| tag.0 == name).map(|tag| tag.1))
 }
 
 /// Those that pass of publications whose tag `k` has one of these values, and of one without.
@@ -123,7 +123,7 @@ fn what_is_none() {
         json!({ "op": "xor", "nodes": [leaf] }),
         json!({ "op": "and", "nodes": [leaf, {}] }),
     ] {
-        assert_eq!(read(&filter), Err(BadFilter), "{filter}");
+        assert_eq!(read(&filter), Err(FilterError), "{filter}");
     }
     // Without a key one can ask only whether it is there.
     assert!(read(&json!({ "cmp": "nex" })).is_ok());
@@ -138,7 +138,11 @@ fn what_is_none() {
         r#"{"op":"and","nodes":{}}"#,
         r#"{"op":"and","nodes":[[]]}"#,
     ] {
-        assert_eq!(Filter::read(Data::Json(text)), Err(BadFilter), "{text}");
+        assert_eq!(
+            TagsFilter::read(PublicationData::Json(text)),
+            Err(FilterError),
+            "{text}"
+        );
     }
     for bytes in [
         &b""[..],
@@ -149,12 +153,15 @@ fn what_is_none() {
         b"\x07",
     ] {
         assert_eq!(
-            Filter::read(Data::Binary(bytes)),
-            Err(BadFilter),
+            TagsFilter::read(PublicationData::Binary(bytes)),
+            Err(FilterError),
             "{bytes:?}"
         );
     }
-    assert_eq!(Filter::read(Data::Text("{}")), Err(BadFilter));
+    assert_eq!(
+        TagsFilter::read(PublicationData::Text("{}")),
+        Err(FilterError)
+    );
 }
 
 #[test]
@@ -163,21 +170,21 @@ fn limits() {
     let deep =
         |depth: usize| (1..depth).fold(leaf(), |inner, _| json!({ "op": "not", "nodes": [inner] }));
     assert!(read(&deep(FILTER_DEPTH_MAX)).is_ok());
-    assert_eq!(read(&deep(FILTER_DEPTH_MAX + 1)), Err(BadFilter));
+    assert_eq!(read(&deep(FILTER_DEPTH_MAX + 1)), Err(FilterError));
     let wide = |count: usize| json!({ "op": "or", "nodes": vec![leaf(); count - 1] });
     assert!(read(&wide(FILTER_NODES_MAX)).is_ok());
-    assert_eq!(read(&wide(FILTER_NODES_MAX + 1)), Err(BadFilter));
+    assert_eq!(read(&wide(FILTER_NODES_MAX + 1)), Err(FilterError));
     let values = |count: usize| json!({ "key": "k", "cmp": "in", "vals": vec!["v"; count] });
     assert!(read(&values(128)).is_ok());
-    assert_eq!(read(&values(129)), Err(BadFilter));
+    assert_eq!(read(&values(129)), Err(FilterError));
     let long = |bytes: usize| {
         let filter = json!({ "key": "k", "cmp": "eq", "val": "" }).to_string();
         filter.replace("\"\"", &format!("\"{}\"", "v".repeat(bytes - filter.len())))
     };
-    assert!(Filter::read(Data::Json(&long(FILTER_BYTES_MAX))).is_ok());
+    assert!(TagsFilter::read(PublicationData::Json(&long(FILTER_BYTES_MAX))).is_ok());
     assert_eq!(
-        Filter::read(Data::Json(&long(FILTER_BYTES_MAX + 1))),
-        Err(BadFilter)
+        TagsFilter::read(PublicationData::Json(&long(FILTER_BYTES_MAX + 1))),
+        Err(FilterError)
     );
     // As deep as bytes go: no stack is taken for it.
     let mut nested = Vec::new();
@@ -192,7 +199,10 @@ fn limits() {
         outer.extend_from_slice(&nested);
         nested = outer;
     }
-    assert_eq!(Filter::read(Data::Binary(&nested)), Err(BadFilter));
+    assert_eq!(
+        TagsFilter::read(PublicationData::Binary(&nested)),
+        Err(FilterError)
+    );
 }
 
 fn node() -> impl Strategy<Value = oracle::FilterNode> {
@@ -236,9 +246,9 @@ proptest! {
 
     #[test]
     fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = Filter::read(Data::Binary(&bytes));
+        let _ = TagsFilter::read(PublicationData::Binary(&bytes));
         if let Ok(text) = str::from_utf8(&bytes) {
-            let _ = Filter::read(Data::Json(text));
+            let _ = TagsFilter::read(PublicationData::Json(text));
         }
     }
 }

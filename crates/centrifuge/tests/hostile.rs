@@ -1,11 +1,11 @@
 //! What no honest client sends: each is refused for what it is, and nothing panics.
 
-use veche_centrifuge::{DEPTH_MAX, ENTRIES_MAX, Encoding, Limits, Malformed, Request};
+use veche_centrifuge::{DEPTH_MAX, DecodeLimits, ENTRIES_MAX, Encoding, MalformedMessage, Request};
 
 use Encoding::{Json, Protobuf};
 
 /// Commands before the error, and the error.
-fn refused(encoding: Encoding, message: &[u8], limits: Limits) -> (usize, Malformed) {
+fn refused(encoding: Encoding, message: &[u8], limits: DecodeLimits) -> (usize, MalformedMessage) {
     let mut commands = encoding.commands(message, limits);
     let good = commands.by_ref().take_while(Result::is_ok).count();
     assert!(commands.next().is_none(), "something follows an error");
@@ -17,45 +17,49 @@ fn refused(encoding: Encoding, message: &[u8], limits: Limits) -> (usize, Malfor
 }
 
 #[track_caller]
-fn check(encoding: Encoding, message: &[u8], expected: Malformed) {
-    let (_, error) = refused(encoding, message, Limits::default());
+fn check(encoding: Encoding, message: &[u8], expected: MalformedMessage) {
+    let (_, error) = refused(encoding, message, DecodeLimits::default());
     assert_eq!(error, expected, "{}", message.escape_ascii());
 }
 
-fn json(line: usize, column: usize) -> Malformed {
-    Malformed::Json { line, column }
+fn json(line: usize, column: usize) -> MalformedMessage {
+    MalformedMessage::Json { line, column }
 }
 
-fn value(line: usize, column: usize) -> Malformed {
-    Malformed::Value { line, column }
+fn value(line: usize, column: usize) -> MalformedMessage {
+    MalformedMessage::Value { line, column }
 }
 
 #[test]
 fn a_command_has_one_request_and_an_id() {
-    check(Json, br#"{"id":1}"#, Malformed::NoRequest);
-    check(Json, br#"{"id":1,"fly":{}}"#, Malformed::NoRequest);
-    check(Json, br#"{"id":1,"ping":null}"#, Malformed::NoRequest);
-    check(Json, br#"{"ping":{}}"#, Malformed::NoId);
-    check(Json, br#"{"id":0,"publish":{}}"#, Malformed::NoId);
+    check(Json, br#"{"id":1}"#, MalformedMessage::NoRequest);
+    check(Json, br#"{"id":1,"fly":{}}"#, MalformedMessage::NoRequest);
+    check(
+        Json,
+        br#"{"id":1,"ping":null}"#,
+        MalformedMessage::NoRequest,
+    );
+    check(Json, br#"{"ping":{}}"#, MalformedMessage::NoId);
+    check(Json, br#"{"id":0,"publish":{}}"#, MalformedMessage::NoId);
     check(
         Json,
         br#"{"id":1,"ping":{},"send":{}}"#,
-        Malformed::ManyRequests,
+        MalformedMessage::ManyRequests,
     );
     check(
         Json,
         br#"{"id":1,"ping":{},"ping":{}}"#,
-        Malformed::ManyRequests,
+        MalformedMessage::ManyRequests,
     );
-    check(Protobuf, &[2, 0x08, 1], Malformed::NoRequest);
+    check(Protobuf, &[2, 0x08, 1], MalformedMessage::NoRequest);
     check(
         Protobuf,
         &[4, 0x08, 1, 11 << 3, 0],
-        Malformed::Field { field: 11 },
+        MalformedMessage::Field { field: 11 },
     );
-    check(Protobuf, &[2, 11 << 3 | 2, 0], Malformed::NoId);
+    check(Protobuf, &[2, 11 << 3 | 2, 0], MalformedMessage::NoId);
     let twice = [6, 0x08, 1, 11 << 3 | 2, 0, 12 << 3 | 2, 0];
-    check(Protobuf, &twice, Malformed::ManyRequests);
+    check(Protobuf, &twice, MalformedMessage::ManyRequests);
 }
 
 #[test]
@@ -71,15 +75,19 @@ fn ids_are_of_32_bits() {
         "99999999999999999999",
     ] {
         let message = format!(r#"{{"id":{id},"ping":{{}}}}"#);
-        let (_, error) = refused(Json, message.as_bytes(), Limits::default());
+        let (_, error) = refused(Json, message.as_bytes(), DecodeLimits::default());
         assert!(
-            matches!(error, Malformed::Value { line: 1, .. }),
+            matches!(error, MalformedMessage::Value { line: 1, .. }),
             "{id}: {error}"
         );
     }
     let too_large = [6, 0x08, 0x80, 0x80, 0x80, 0x80, 0x10];
-    check(Protobuf, &too_large, Malformed::Field { field: 1 });
-    check(Protobuf, &[3, 0x0a, 1, b'1'], Malformed::Field { field: 1 });
+    check(Protobuf, &too_large, MalformedMessage::Field { field: 1 });
+    check(
+        Protobuf,
+        &[3, 0x0a, 1, b'1'],
+        MalformedMessage::Field { field: 1 },
+    );
 }
 
 #[test]
@@ -97,7 +105,7 @@ fn what_is_no_json_is_said_to_be_none_and_where() {
     check(Json, br#"{"rpc":{"method":"\ud800"}}"#, json(1, 25));
     check(Json, b"\xef\xbb\xbf{}", json(1, 1));
     for bytes in [b"\xff".as_slice(), b"{\"a\":\"\xc3\"}", b"{}\n\xed\xa0\x80"] {
-        check(Json, bytes, Malformed::Utf8);
+        check(Json, bytes, MalformedMessage::Utf8);
     }
 }
 
@@ -129,9 +137,9 @@ fn values_have_their_fields_types() {
         r#""presence":false"#,
     ] {
         let message = format!(r#"{{"id":1,{request}}}"#);
-        let (_, error) = refused(Json, message.as_bytes(), Limits::default());
+        let (_, error) = refused(Json, message.as_bytes(), DecodeLimits::default());
         assert!(
-            matches!(error, Malformed::Value { line: 1, .. }),
+            matches!(error, MalformedMessage::Value { line: 1, .. }),
             "{request}: {error}"
         );
     }
@@ -139,33 +147,33 @@ fn values_have_their_fields_types() {
     let subscribe = |field: &[u8]| {
         let mut message = vec![field.len() as u8 + 4, 0x08, 1, 0x2a, field.len() as u8];
         message.extend(field);
-        refused(Protobuf, &message, Limits::default()).1
+        refused(Protobuf, &message, DecodeLimits::default()).1
     };
-    assert_eq!(subscribe(&[0x08, 1]), Malformed::Field { field: 1 });
-    assert_eq!(subscribe(&[0x1a, 0]), Malformed::Field { field: 3 });
-    assert_eq!(subscribe(&[0x68, 0]), Malformed::Field { field: 13 });
-    assert_eq!(subscribe(&[0x0a, 2, 0xc3, 0x28]), Malformed::Utf8);
+    assert_eq!(subscribe(&[0x08, 1]), MalformedMessage::Field { field: 1 });
+    assert_eq!(subscribe(&[0x1a, 0]), MalformedMessage::Field { field: 3 });
+    assert_eq!(subscribe(&[0x68, 0]), MalformedMessage::Field { field: 13 });
+    assert_eq!(subscribe(&[0x0a, 2, 0xc3, 0x28]), MalformedMessage::Utf8);
     // A limit over 32 bits: field 7 of a history request, which is field 10.
     let limit = [10, 0x08, 1, 0x52, 6, 0x38, 0x80, 0x80, 0x80, 0x80, 0x08];
-    check(Protobuf, &limit, Malformed::Field { field: 7 });
+    check(Protobuf, &limit, MalformedMessage::Field { field: 7 });
 }
 
 #[test]
 fn lengths_that_are_not_there_cost_nothing() {
     let mut huge = vec![0xff; 10];
     huge[9] = 0x01;
-    check(Protobuf, &huge, Malformed::CutOff);
-    check(Protobuf, &[0x80], Malformed::CutOff);
-    check(Protobuf, &[5, 0x08, 1], Malformed::CutOff);
-    check(Protobuf, &[0xff; 11], Malformed::Protobuf);
+    check(Protobuf, &huge, MalformedMessage::Truncated);
+    check(Protobuf, &[0x80], MalformedMessage::Truncated);
+    check(Protobuf, &[5, 0x08, 1], MalformedMessage::Truncated);
+    check(Protobuf, &[0xff; 11], MalformedMessage::Protobuf);
     // Within a message: the token of a connect request says that it is larger than all there is.
     let token = [9, 0x08, 1, 0x22, 5, 0x0a, 0xff, 0xff, 0xff, 0x7f];
-    check(Protobuf, &token, Malformed::CutOff);
+    check(Protobuf, &token, MalformedMessage::Truncated);
 }
 
 #[test]
 fn messages_are_as_long_as_allowed() {
-    let limits = Limits {
+    let limits = DecodeLimits {
         message_bytes_max: 20,
         commands_max: 3,
     };
@@ -180,22 +188,28 @@ fn messages_are_as_long_as_allowed() {
     assert_eq!(fits(Protobuf, &[0; 3]), 3);
     assert_eq!(
         refused(Json, b"{}{}{}               ", limits),
-        (0, Malformed::TooBig)
+        (0, MalformedMessage::TooBig)
     );
-    assert_eq!(refused(Protobuf, &[0; 21], limits), (0, Malformed::TooBig));
+    assert_eq!(
+        refused(Protobuf, &[0; 21], limits),
+        (0, MalformedMessage::TooBig)
+    );
     assert_eq!(
         refused(Json, b"{}{}{}{}", limits),
-        (3, Malformed::TooManyCommands)
+        (3, MalformedMessage::TooManyCommands)
     );
     assert_eq!(
         refused(Protobuf, &[0; 4], limits),
-        (3, Malformed::TooManyCommands)
+        (3, MalformedMessage::TooManyCommands)
     );
     assert_eq!(
         Json.connect_request(&[b' '; 21], limits),
-        Err(Malformed::TooBig)
+        Err(MalformedMessage::TooBig)
     );
-    assert_eq!(Json.emulation(&[b' '; 21], limits), Err(Malformed::TooBig));
+    assert_eq!(
+        Json.emulation(&[b' '; 21], limits),
+        Err(MalformedMessage::TooBig)
+    );
 }
 
 #[test]
@@ -204,18 +218,18 @@ fn data_are_nested_as_deep_as_allowed() {
     let publish = |data: &str| format!(r#"{{"id":1,"publish":{{"data":{data}}}}}"#);
     let good = publish(&deep(DEPTH_MAX));
     assert!(
-        Json.commands(good.as_bytes(), Limits::default())
+        Json.commands(good.as_bytes(), DecodeLimits::default())
             .all(|command| command.is_ok())
     );
     check(
         Json,
         publish(&deep(DEPTH_MAX + 1)).as_bytes(),
-        Malformed::TooDeep,
+        MalformedMessage::TooDeep,
     );
     // Nor does what is passed over anyway take a stack.
-    let limits = Limits {
+    let limits = DecodeLimits {
         message_bytes_max: usize::MAX,
-        ..Limits::default()
+        ..DecodeLimits::default()
     };
     let much = deep(1_000_000);
     for message in [
@@ -251,9 +265,9 @@ fn data_are_nested_as_deep_as_allowed() {
 
 #[test]
 fn maps_have_as_many_entries_as_allowed() {
-    let limits = Limits {
+    let limits = DecodeLimits {
         message_bytes_max: usize::MAX,
-        ..Limits::default()
+        ..DecodeLimits::default()
     };
     for (count, is_good) in [
         (ENTRIES_MAX, true),
@@ -266,7 +280,7 @@ fn maps_have_as_many_entries_as_allowed() {
             let read = Json.commands(message.as_bytes(), limits).next().unwrap();
             match is_good {
                 true => assert!(read.is_ok()),
-                false => assert_eq!(read, Err(Malformed::TooManyEntries)),
+                false => assert_eq!(read, Err(MalformedMessage::TooManyEntries)),
             }
         }
         // Fields 3 and 6 of a connect request, with an entry of nothing.
@@ -275,7 +289,7 @@ fn maps_have_as_many_entries_as_allowed() {
             let read = Protobuf.connect_request(&connect, limits);
             match is_good {
                 true => assert!(read.is_ok()),
-                false => assert_eq!(read, Err(Malformed::TooManyEntries)),
+                false => assert_eq!(read, Err(MalformedMessage::TooManyEntries)),
             }
         }
     }
@@ -289,7 +303,7 @@ fn errors_never_repeat_what_came() {
         r#"{"id":1,"connect":"SECRET"}"#,
         r#"SECRET"#,
     ] {
-        let (_, error) = refused(Json, message.as_bytes(), Limits::default());
+        let (_, error) = refused(Json, message.as_bytes(), DecodeLimits::default());
         assert!(
             !format!("{error} {error:?}").contains("SECRET"),
             "{message}"

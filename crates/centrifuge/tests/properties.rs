@@ -7,15 +7,15 @@ use std::cell::Cell;
 
 use proptest::prelude::*;
 use veche_centrifuge::{
-    ClientInfo, Command, CommandError, ConnectResult, Data, Delta, Disconnect, Element, Encoding,
-    HistoryResult, Limits, Malformed, Outcome, Parts, PresenceResult, PresenceStatsResult,
-    Publication, Push, PushBody, Refresh, RefreshResult, Reply, Request, RpcResult,
-    SubRefreshResult, Subscribe, SubscribeResult, Unsubscribe,
+    ClientInfo, Command, CommandError, ConnectResult, DecodeLimits, DeltaKind, Disconnect, Element,
+    Encoding, HistoryResult, MalformedMessage, Outcome, PresenceResult, PresenceStatsResult,
+    Publication, PublicationData, Push, PushBody, Refresh, RefreshResult, Reply, ReplyWriter,
+    Request, RpcResult, SubRefreshResult, Subscribe, SubscribeResult, Unsubscribe,
 };
 
 use Encoding::{Json, Protobuf};
 
-const LIMITS: Limits = Limits {
+const LIMITS: DecodeLimits = DecodeLimits {
     message_bytes_max: usize::MAX,
     commands_max: 64,
 };
@@ -148,14 +148,14 @@ fn command() -> impl Strategy<Value = oracle::Command> {
         .prop_map(|(request, id)| oracle::Command { id, ..request })
 }
 
-type Read<'a> = Vec<Result<Command<'a>, Malformed>>;
+type Read<'a> = Vec<Result<Command<'a>, MalformedMessage>>;
 
 /// The commands of a message, whose data are bytes in both encodings; what filters say is compared elsewhere.
 fn read(encoding: Encoding, message: &[u8]) -> Read<'_> {
     let mut read: Read<'_> = encoding.commands(message, LIMITS).collect();
     for command in read.iter_mut().flatten() {
         if let Request::Subscribe(request) = &mut command.request {
-            request.filter = request.filter.map(|_| Data::Binary(b""));
+            request.filter = request.filter.map(|_| PublicationData::Binary(b""));
         }
         let data = match &mut command.request {
             Request::Connect(request) => &mut request.data,
@@ -165,7 +165,7 @@ fn read(encoding: Encoding, message: &[u8]) -> Read<'_> {
             Request::Rpc(request) => &mut request.data,
             _ => continue,
         };
-        *data = data.map(|data| Data::Binary(data.bytes()));
+        *data = data.map(|data| PublicationData::Binary(data.bytes()));
     }
     read
 }
@@ -189,8 +189,8 @@ proptest! {
         for (read, sent) in from_json.iter().zip(&commands) {
             let has_request = *sent != oracle::Command { id: sent.id, ..Default::default() };
             let expected = match (sent.id, has_request, sent.send.is_some()) {
-                (0, true, false) => Err(Malformed::NoId),
-                (1.., false, _) => Err(Malformed::NoRequest),
+                (0, true, false) => Err(MalformedMessage::NoId),
+                (1.., false, _) => Err(MalformedMessage::NoRequest),
                 _ => Ok(sent.id),
             };
             prop_assert_eq!(read.as_ref().map(|command| command.id).map_err(|error| *error), expected);
@@ -224,7 +224,7 @@ proptest! {
             let whole: Read<'_> = encoding.commands(&message, LIMITS).collect();
             let mut going = encoding.commands(&message, LIMITS);
             let mut read: Read<'_> = going.by_ref().take(first).collect();
-            read.extend(encoding.commands(&message[going.taken()..], LIMITS));
+            read.extend(encoding.commands(&message[going.consumed()..], LIMITS));
             // Where something is wrong nothing follows, and where in a message it is depends on where that begins.
             let good = |read: &Read<'_>| read.iter().take_while(|command| command.is_ok()).count();
             prop_assert_eq!(&read[..good(&read)], &whole[..good(&whole)]);
@@ -286,11 +286,13 @@ impl<'a> Supply<'a> {
         self.number() % 2 == 1
     }
 
-    fn data(&self) -> Option<Data<'a>> {
+    fn data(&self) -> Option<PublicationData<'a>> {
         match self.number() % 3 {
             // Line breaks are not kept, so they are not sent here.
-            0 => Some(Data::Json(self.json[0].as_str())).filter(|data| !has_breaks(*data)),
-            1 => Some(Data::Text(self.text())),
+            0 => {
+                Some(PublicationData::Json(self.json[0].as_str())).filter(|data| !has_breaks(*data))
+            }
+            1 => Some(PublicationData::Text(self.text())),
             _ => None,
         }
     }
@@ -305,15 +307,15 @@ impl<'a> Supply<'a> {
     }
 
     fn publication(&self, tags: &'a [(&'a str, &'a str)]) -> Publication<'a> {
-        let delta = [Delta::Off, Delta::Whole, Delta::Patch][self.next() % 3];
+        let delta = [DeltaKind::Off, DeltaKind::Whole, DeltaKind::Patch][self.next() % 3];
         let data = match delta {
-            Delta::Patch => Data::Text(self.text()),
+            DeltaKind::Patch => PublicationData::Text(self.text()),
             // A text would be a string in a string: not what the oracle takes for it.
-            _ => Data::Json(&self.json[self.next() % self.json.len()]),
+            _ => PublicationData::Json(&self.json[self.next() % self.json.len()]),
         };
         Publication {
             data: match has_breaks(data) {
-                true => Data::Json("1"),
+                true => PublicationData::Json("1"),
                 false => data,
             },
             delta,
@@ -342,8 +344,8 @@ impl<'a> Supply<'a> {
     }
 }
 
-fn has_breaks(data: Data<'_>) -> bool {
-    matches!(data, Data::Json(text) if text.contains(['\n', '\r']))
+fn has_breaks(data: PublicationData<'_>) -> bool {
+    matches!(data, PublicationData::Json(text) if text.contains(['\n', '\r']))
 }
 
 /// One reply or push of each kind, in both encodings.
@@ -416,7 +418,7 @@ fn write(supply: &Supply<'_>, which: u8) -> (Vec<u8>, Vec<u8>) {
                     positioned: supply.flag(),
                     data: supply.data(),
                 }),
-                17 => PushBody::Message(supply.data().unwrap_or(Data::Json("0"))),
+                17 => PushBody::Message(supply.data().unwrap_or(PublicationData::Json("0"))),
                 18 => PushBody::Connect(connect),
                 19 => PushBody::Disconnect(Disconnect {
                     code: code as u16,
@@ -471,7 +473,7 @@ fn in_parts(encoding: Encoding, reply: &Reply<'_>) -> Vec<u8> {
         }
     };
     let bytes = elements.iter().map(|one| encoding.element_bytes(one)).sum();
-    let mut parts = Parts::begin(encoding, &mut out, &Reply { outcome, ..*reply }, bytes);
+    let mut parts = ReplyWriter::begin(encoding, &mut out, &Reply { outcome, ..*reply }, bytes);
     for element in &elements {
         parts.element(&mut out, element);
     }

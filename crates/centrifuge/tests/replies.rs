@@ -5,10 +5,10 @@ mod oracle;
 use std::fmt::Debug;
 
 use veche_centrifuge::{
-    ClientInfo, CommandError, ConnectResult, Data, Delta, Disconnect, DisconnectCode, Encoding,
-    ErrorCode, HistoryResult, Outcome, PresenceResult, PresenceStatsResult, Publication, Push,
-    PushBody, Refresh, RefreshResult, Reply, RpcResult, SubRefreshResult, Subscribe,
-    SubscribeResult, Unsubscribe, UnsubscribeCode,
+    ClientInfo, CommandError, ConnectResult, DeltaKind, Disconnect, DisconnectCode, Encoding,
+    ErrorCode, HistoryResult, Outcome, PresenceResult, PresenceStatsResult, Publication,
+    PublicationData, Push, PushBody, Refresh, RefreshResult, Reply, RpcResult, SubRefreshResult,
+    Subscribe, SubscribeResult, Unsubscribe, UnsubscribeCode,
 };
 
 use Encoding::{Json, Protobuf};
@@ -52,14 +52,14 @@ fn check_push(json: &str, channel: &str, body: PushBody<'_>) {
 }
 
 fn publication<'a>(json: &'a str) -> Publication<'a> {
-    Publication::new(Data::Json(json))
+    Publication::new(PublicationData::Json(json))
 }
 
 const INFO: ClientInfo<'_> = ClientInfo {
     user: "42",
     client: "c-1",
-    conn_info: Some(Data::Json(r#"{"n":1}"#)),
-    chan_info: Some(Data::Json("[2]")),
+    conn_info: Some(PublicationData::Json(r#"{"n":1}"#)),
+    chan_info: Some(PublicationData::Json("[2]")),
 };
 
 #[test]
@@ -106,7 +106,7 @@ fn connect() {
         version: "0.1",
         expires: true,
         ttl_s: 3600,
-        data: Some(Data::Json(r#"{"d":1}"#)),
+        data: Some(PublicationData::Json(r#"{"d":1}"#)),
         subs: &subs,
         ping_s: 25,
         pong: true,
@@ -154,7 +154,7 @@ fn subscribe() {
             recovered: true,
             offset: 6,
             positioned: true,
-            data: Some(Data::Json("[]")),
+            data: Some(PublicationData::Json("[]")),
             was_recovering: true,
             delta: true,
         }),
@@ -224,7 +224,7 @@ fn rpc() {
     check_reply(
         r#""rpc":{"data":{"year":2026}}"#,
         Outcome::Rpc(RpcResult {
-            data: Some(Data::Json(r#"{"year":2026}"#)),
+            data: Some(PublicationData::Json(r#"{"year":2026}"#)),
         }),
     );
 }
@@ -309,7 +309,7 @@ fn what_the_server_does() {
             epoch: "e",
             offset: 9,
             positioned: true,
-            data: Some(Data::Json("1")),
+            data: Some(PublicationData::Json("1")),
         }),
     );
     check_push(
@@ -341,7 +341,7 @@ fn what_the_server_does() {
     check_push(
         r#"{"message":{"data":{"m":1}}}"#,
         "",
-        PushBody::Message(Data::Json(r#"{"m":1}"#)),
+        PushBody::Message(PublicationData::Json(r#"{"m":1}"#)),
     );
 }
 
@@ -349,7 +349,7 @@ fn what_the_server_does() {
 fn data_stand_as_they_are_but_on_one_line() {
     let data = |json: &str| {
         let mut out = Vec::new();
-        Data::Json(json).write_json(&mut out);
+        PublicationData::Json(json).write_json(&mut out);
         String::from_utf8(out).unwrap()
     };
     assert_eq!(
@@ -365,13 +365,13 @@ fn text_is_a_string_to_json_clients_and_itself_to_others() {
     check_push(
         "{\"channel\":\"c\",\"pub\":{\"data\":\"say \\\"hi\\\"\\n\u{2028}\u{1f600}\\u0000\"}}",
         "c",
-        PushBody::Publication(Publication::new(Data::Text(text))),
+        PushBody::Publication(Publication::new(PublicationData::Text(text))),
     );
 }
 
 #[test]
 fn binary_data_are_base64_to_json_clients() {
-    let binary = Data::Binary(&[0xff, 0]);
+    let binary = PublicationData::Binary(&[0xff, 0]);
     let push = Push {
         channel: "c",
         body: PushBody::Publication(Publication::new(binary)),
@@ -399,7 +399,7 @@ fn binary_data_are_base64_to_json_clients() {
     );
     let mut whole = Vec::new();
     let publication = Publication {
-        delta: Delta::Whole,
+        delta: DeltaKind::Whole,
         ..Publication::new(binary)
     };
     let body = PushBody::Publication(publication);
@@ -437,14 +437,14 @@ fn with_deltas_json_data_are_a_string() {
         pushes.remove(0).r#pub.unwrap()
     };
     // Whole: the string holds what would stand there else.
-    let object = Data::Json("{\n\"a\":\"b\\\\\"}");
-    let whole = json(object, Delta::Whole);
+    let object = PublicationData::Json("{\n\"a\":\"b\\\\\"}");
+    let whole = json(object, DeltaKind::Whole);
     assert_eq!(
         whole,
         r#"{"channel":"c","pub":{"data":"{\n\"a\":\"b\\\\\"}","offset":2}}"#
     );
-    let text = Data::Text("a\"b\\\n\u{1}");
-    let whole = json(text, Delta::Whole);
+    let text = PublicationData::Text("a\"b\\\n\u{1}");
+    let whole = json(text, DeltaKind::Whole);
     assert_eq!(
         whole,
         r#"{"channel":"c","pub":{"data":"\"a\\\"b\\\\\\n\\u0001\"","offset":2}}"#
@@ -459,21 +459,24 @@ fn with_deltas_json_data_are_a_string() {
         serde_json::from_str::<String>(content).unwrap().as_bytes(),
         text.bytes()
     );
-    assert_eq!(wire(text, Delta::Whole).data, text.bytes());
-    assert!(!wire(text, Delta::Whole).delta);
+    assert_eq!(wire(text, DeltaKind::Whole).data, text.bytes());
+    assert!(!wire(text, DeltaKind::Whole).delta);
     // A delta: its text.
-    let patch = Data::Text("6\n6:{\"a\":2;");
+    let patch = PublicationData::Text("6\n6:{\"a\":2;");
     assert_eq!(
-        json(patch, Delta::Patch),
+        json(patch, DeltaKind::Patch),
         r#"{"channel":"c","pub":{"data":"6\n6:{\"a\":2;","offset":2,"delta":true}}"#
     );
     assert_eq!(
-        json(Data::Json(";"), Delta::Patch),
+        json(PublicationData::Json(";"), DeltaKind::Patch),
         r#"{"channel":"c","pub":{"data":";","offset":2,"delta":true}}"#
     );
-    assert!(wire(patch, Delta::Patch).delta);
+    assert!(wire(patch, DeltaKind::Patch).delta);
     // One that has cut a character in two.
-    assert_eq!(wire(Data::Binary(b"\xc3"), Delta::Patch).data, b"\xc3");
+    assert_eq!(
+        wire(PublicationData::Binary(b"\xc3"), DeltaKind::Patch).data,
+        b"\xc3"
+    );
 }
 
 #[test]
@@ -508,23 +511,23 @@ fn what_bytes_of_protobuf_clients_are() {
         (b"\0", false),
     ] {
         let expected = match is_json {
-            true => Data::Json(str::from_utf8(bytes).unwrap()),
-            false => Data::Binary(bytes),
+            true => PublicationData::Json(str::from_utf8(bytes).unwrap()),
+            false => PublicationData::Binary(bytes),
         };
-        assert_eq!(Data::of_bytes(bytes), expected);
+        assert_eq!(PublicationData::of_bytes(bytes), expected);
     }
     // Deeper than other clients can read.
     let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     assert!(matches!(
-        Data::of_bytes(deep(128).as_bytes()),
-        Data::Json(_)
+        PublicationData::of_bytes(deep(128).as_bytes()),
+        PublicationData::Json(_)
     ));
     assert!(matches!(
-        Data::of_bytes(deep(129).as_bytes()),
-        Data::Binary(_)
+        PublicationData::of_bytes(deep(129).as_bytes()),
+        PublicationData::Binary(_)
     ));
     assert!(matches!(
-        Data::of_bytes(deep(100_000).as_bytes()),
-        Data::Binary(_)
+        PublicationData::of_bytes(deep(100_000).as_bytes()),
+        PublicationData::Binary(_)
     ));
 }

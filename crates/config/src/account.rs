@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rustix::process::{getegid, geteuid};
-use veche_files::{Owner, Writing, make_folder};
+use veche_files::{Owner, WriteOptions, make_folder};
 use veche_logging::{self as logging, FILE_MODE};
 
 use crate::types::{Config, RunAs};
@@ -44,7 +44,7 @@ pub enum AccountError {
 
 /// What can be done with a file, or in a folder: bits of a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Right {
+pub enum AccessRight {
     /// To search a folder on the way to something in it
     Enter = 0o1,
     /// To write to it, or make files in it
@@ -70,9 +70,9 @@ impl Account {
         };
         let passwd = read("/etc/passwd")?;
         let (uid, own_gid) = match number_or_line(user, &passwd) {
-            Found::Number(uid) => (Some(uid), own_group(uid, &passwd)),
-            Found::Line(fields) => (field(&fields, 2), field(&fields, 3)),
-            Found::Nothing => (None, None),
+            AccountLookup::Number(uid) => (Some(uid), own_group(uid, &passwd)),
+            AccountLookup::Line(fields) => (field(&fields, 2), field(&fields, 3)),
+            AccountLookup::Nothing => (None, None),
         };
         let unknown = |what, name: &str| AccountError::Unknown {
             what,
@@ -83,9 +83,9 @@ impl Account {
             // A number without an entry has the group of that number, as by convention.
             None => own_gid.unwrap_or(uid),
             Some(group) => match number_or_line(group, &read("/etc/group")?) {
-                Found::Number(gid) => Some(gid),
-                Found::Line(fields) => field(&fields, 2),
-                Found::Nothing => None,
+                AccountLookup::Number(gid) => Some(gid),
+                AccountLookup::Line(fields) => field(&fields, 2),
+                AccountLookup::Nothing => None,
             }
             .ok_or_else(|| unknown("group", group))?,
         };
@@ -135,10 +135,10 @@ impl Account {
         if logging::standard(path).is_some() {
             return Ok(());
         }
-        let how = Writing::new(FILE_MODE).append().owned_by(self.owner());
+        let how = WriteOptions::new(FILE_MODE).append().owned_by(self.owner());
         let opened = how.open(path)?;
         let about = opened.file.metadata()?;
-        match self.may(Right::Write, about.uid(), about.gid(), about.mode()) {
+        match self.may(AccessRight::Write, about.uid(), about.gid(), about.mode()) {
             true => Ok(()),
             false => Err(io::Error::other(format!(
                 "server.user can't write it, it belongs to user {}: give it away (chown) or remove it",
@@ -148,7 +148,7 @@ impl Account {
     }
 
     /// Whether it has that right to a file or folder, and may enter the folders on the way there.
-    pub fn may_reach(&self, path: &Path, right: Right) -> bool {
+    pub fn may_reach(&self, path: &Path, right: AccessRight) -> bool {
         // Of what the names lead to, links followed.
         let Ok(path) = path.canonicalize() else {
             return false;
@@ -161,11 +161,11 @@ impl Account {
             && path
                 .ancestors()
                 .skip(1)
-                .all(|folder| may(folder, Right::Enter))
+                .all(|folder| may(folder, AccessRight::Enter))
     }
 
     /// Whether it has that right to a file of that owner and mode. It has no supplementary groups.
-    fn may(&self, right: Right, uid: u32, gid: u32, mode: u32) -> bool {
+    fn may(&self, right: AccessRight, uid: u32, gid: u32, mode: u32) -> bool {
         let bit = right as u32;
         self.uid == 0
             || match (uid == self.uid, gid == self.gid) {
@@ -176,7 +176,7 @@ impl Account {
     }
 }
 
-enum Found {
+enum AccountLookup {
     Number(u32),
     /// The fields of its line.
     Line(Vec<String>),
@@ -188,15 +188,15 @@ fn read(file: &'static str) -> Result<String, AccountError> {
 }
 
 /// What `name` stands for among lines of fields between colons.
-fn number_or_line(name: &str, lines: &str) -> Found {
+fn number_or_line(name: &str, lines: &str) -> AccountLookup {
     if let Ok(number) = name.parse() {
-        return Found::Number(number);
+        return AccountLookup::Number(number);
     }
     let fields = |line: &str| line.split(':').map(str::to_owned).collect::<Vec<_>>();
     let mut lines = lines.lines().map(fields);
     match lines.find(|fields| fields.first().is_some_and(|first| first == name)) {
-        Some(fields) => Found::Line(fields),
-        None => Found::Nothing,
+        Some(fields) => AccountLookup::Line(fields),
+        None => AccountLookup::Nothing,
     }
 }
 
@@ -258,7 +258,7 @@ mod tests {
             (0, 0, 0o640, false),
         ] {
             assert_eq!(
-                account.may(Right::Write, uid, gid, mode),
+                account.may(AccessRight::Write, uid, gid, mode),
                 may,
                 "{uid} {gid} {mode:o}"
             );
@@ -270,16 +270,19 @@ mod tests {
         let passwd = "root:x:0:0:root:/root:/bin/bash\nann:x:1000:1001:Ann:/ann:/bin/sh\n";
         assert!(matches!(
             number_or_line("1000", passwd),
-            Found::Number(1000)
+            AccountLookup::Number(1000)
         ));
-        let Found::Line(fields) = number_or_line("ann", passwd) else {
+        let AccountLookup::Line(fields) = number_or_line("ann", passwd) else {
             panic!("she is there");
         };
         assert_eq!(
             (field(&fields, 2), field(&fields, 3)),
             (Some(1000), Some(1001))
         );
-        assert!(matches!(number_or_line("an", passwd), Found::Nothing));
+        assert!(matches!(
+            number_or_line("an", passwd),
+            AccountLookup::Nothing
+        ));
         assert_eq!(own_group(1000, passwd), Some(1001));
         assert_eq!(own_group(7, passwd), None);
     }

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::types::{CertificateFrom, Config};
+use super::types::{CertificateOrigin, Config};
 
 /// `[acme]`: one account with one authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Acme {
+pub struct AcmeConfig {
     /// The URL of the authority's directory (RFC 8555 section 7.1.1), `https` always.
     pub directory: String,
     /// Whom the authority may write to, with `mailto:` in front.
@@ -19,7 +19,7 @@ pub struct Acme {
     pub ca: Option<PathBuf>,
 }
 
-impl Acme {
+impl AcmeConfig {
     /// Where this authority's account and certificates are kept: what another one has issued is not taken for its own.
     pub fn folder(&self) -> PathBuf {
         let place = self.directory.trim_start_matches("https://");
@@ -51,14 +51,14 @@ impl Acme {
 
 /// A certificate that is ordered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ordered {
+pub struct AcmeCertificate {
     /// At least one, in small letters; the first is what the certificate is called.
     pub names: Vec<String>,
     /// Where it is kept, with its key in it.
     pub file: PathBuf,
 }
 
-impl CertificateFrom {
+impl CertificateOrigin {
     /// The files of the certificate and of its key; they may be one.
     pub fn files(&self) -> [&Path; 2] {
         match self {
@@ -70,11 +70,11 @@ impl CertificateFrom {
 
 impl Config {
     /// The certificates that are ordered, each once.
-    pub fn ordered(&self) -> Vec<Ordered> {
-        let mut all: Vec<Ordered> = Vec::new();
+    pub fn ordered(&self) -> Vec<AcmeCertificate> {
+        let mut all: Vec<AcmeCertificate> = Vec::new();
         let sealed = self.listeners.iter().filter_map(|l| l.tls.as_ref());
         for certificate in sealed.flat_map(|tls| &tls.certificates) {
-            if let CertificateFrom::Acme(ordered) = certificate
+            if let CertificateOrigin::Acme(ordered) = certificate
                 && !all.contains(ordered)
             {
                 all.push(ordered.clone());

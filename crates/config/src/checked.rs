@@ -1,28 +1,28 @@
 //! From raw values to a [`Config`]: what values mean together, and what is allowed but risky.
 //!
 //! Goes on after each problem, and never judges a value whose own problem has been told already. The world is
-//! asked two things only, whether a folder or a file exists and what certificates say, through [`World`].
+//! asked two things only, whether a folder or a file exists and what certificates say, through [`Environment`].
 
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use veche_frontends::access::Networks;
+use veche_frontends::access::NetworkRules;
 use veche_frontends::rate::Rate;
-use veche_logging::{Log, LogFormat, LogLevel, Rotation};
-use veche_terminal::{Problem, Problems, Report, shown};
+use veche_logging::{LogFormat, LogLevel, LogSettings, Rotation};
+use veche_terminal::{Problem, ProblemReport, Problems, shown};
 
-use super::acme::Acme;
+use super::acme::AcmeConfig;
 use super::directives::{Directive, Section};
-use super::effective::Effective;
+use super::effective::EffectiveConfig;
 use super::excerpt;
 use super::identity::KeySource;
 use super::names::parse_network;
-use super::raw::{self, Table};
+use super::raw::{self, RawTable};
 use super::readiness::made_by_systemd;
-use super::secret::{Secret, SecretSource};
+use super::secret::{SecretSource, SecretValue};
 use super::types::*;
-use super::value::Value;
+use super::value::DirectiveValue;
 
 mod access_log;
 mod acme;
@@ -41,12 +41,12 @@ mod served;
 mod services;
 mod tls;
 
-use served::Served;
+use served::ServedFolder;
 
 pub use tls::{EXPIRY_WARNING_DAYS, expires};
 
 /// What the checks ask of the machine.
-pub(super) struct World<'w> {
+pub(super) struct Environment<'w> {
     pub(super) is_folder: &'w dyn Fn(&Path) -> bool,
     pub(super) is_file: &'w dyn Fn(&Path) -> bool,
     /// Where a path leads, by no link any more, also if only its folder is there; `None`: nowhere that can be told.
@@ -56,13 +56,13 @@ pub(super) struct World<'w> {
     /// A certificate and its key, judged; an error is a line to act on.
     pub(super) certificate: &'w dyn Fn(&Path, &Path) -> Result<CertificateFacts, String>,
     /// A secret that is elsewhere; an error is a line to act on, without the secret.
-    pub(super) secret: &'w dyn Fn(&SecretSource) -> Result<Secret, String>,
+    pub(super) secret: &'w dyn Fn(&SecretSource) -> Result<SecretValue, String>,
     /// Whether those that vouch for clients can be read.
     pub(super) client_ca: &'w dyn Fn(&Path) -> Result<(), String>,
     /// Reads keys of tokens; returns the length of a secret that is short. An error is a line to act on.
     pub(super) jwt_keys: &'w dyn Fn(&KeySource) -> Result<Option<usize>, String>,
     /// Whether passwords can be judged by this service; an error is a line to act on.
-    pub(super) pam: &'w dyn Fn(&veche_pam::Service) -> Result<(), String>,
+    pub(super) pam: &'w dyn Fn(&veche_pam::PamService) -> Result<(), String>,
     /// The system's for what has to be kept, if it gives one.
     pub(super) state_folder: Option<PathBuf>,
     /// Unix time.
@@ -79,7 +79,7 @@ pub(super) struct CertificateFacts {
 
 impl CertificateFacts {
     /// Of one that nobody has looked at.
-    pub(super) fn unjudged() -> Self {
+    pub(super) fn unchecked() -> Self {
         Self {
             valid_from_s: i64::MIN,
             valid_until_s: i64::MAX,
@@ -89,7 +89,11 @@ impl CertificateFacts {
 }
 
 /// Checks `text`, which is the content of `file`.
-pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config, Report> {
+pub(super) fn check(
+    file: &Path,
+    text: &str,
+    world: &Environment<'_>,
+) -> Result<Config, ProblemReport> {
     let mut problems = Problems::new(file, text);
     let tables = raw::read(text, &mut problems);
     let mut checker = Checker {
@@ -159,7 +163,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         server.as_ref().is_some_and(|server| server.sandbox),
     );
 
-    let effective = Effective {
+    let effective = EffectiveConfig {
         file: file.to_owned(),
         settings: settings(&tables, &checker.problems),
     };
@@ -221,10 +225,10 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
 }
 
 /// The report of problems that `text` has.
-fn report(problems: Problems<'_>, text: &str) -> Report {
+fn report(problems: Problems<'_>, text: &str) -> ProblemReport {
     let mut problems = problems.into_sorted();
     excerpt::explain(&mut problems, text);
-    Report {
+    ProblemReport {
         problems,
         unreadable: false,
     }
@@ -246,14 +250,14 @@ pub(super) fn base_of(file: &Path) -> PathBuf {
     }
 }
 
-fn settings(tables: &[Table], problems: &Problems<'_>) -> Vec<super::effective::Setting> {
-    let of_table = |table: &Table| {
+fn settings(tables: &[RawTable], problems: &Problems<'_>) -> Vec<super::effective::Setting> {
+    let of_table = |table: &RawTable| {
         let handler = match table.section {
             Section::Route => table.value("handler"),
             _ => None,
         };
         let concerns = move |directive: &&Directive| match &handler {
-            Some(Value::Word(word)) => directive.concerns(word),
+            Some(DirectiveValue::Word(word)) => directive.concerns(word),
             _ => true,
         };
         let rows = table.section.directives().filter(concerns);
@@ -267,15 +271,15 @@ fn settings(tables: &[Table], problems: &Problems<'_>) -> Vec<super::effective::
 struct Checker<'c> {
     problems: Problems<'c>,
     warnings: Vec<Problem>,
-    world: &'c World<'c>,
+    world: &'c Environment<'c>,
     file: &'c Path,
     base: PathBuf,
     /// `[acme]`, once it was read; `None`: it has a problem.
-    acme: Option<Acme>,
+    acme: Option<AcmeConfig>,
     /// There is an admin page.
     has_admin: bool,
     /// The folders whose files are for clients.
-    served: Vec<Served>,
+    served: Vec<ServedFolder>,
 }
 
 impl Checker<'_> {
@@ -297,7 +301,7 @@ impl Checker<'_> {
     }
 
     /// The text of a directive that has to be set.
-    fn required(&mut self, table: &Table, name: &str) -> Option<String> {
+    fn required(&mut self, table: &RawTable, name: &str) -> Option<String> {
         match table.value(name) {
             Some(value) => Some(text_of(&value).to_owned()),
             None => {
@@ -313,7 +317,7 @@ impl Checker<'_> {
         }
     }
 
-    fn server(&mut self, table: &Table) -> Option<Server> {
+    fn server(&mut self, table: &RawTable) -> Option<ServerConfig> {
         let before = self.problems.count();
         let control = self
             .base
@@ -339,23 +343,23 @@ impl Checker<'_> {
         if let Some(folder) = &snapshots {
             self.folder_of(table, "snapshots", folder);
         }
-        let server = Server {
+        let server = ServerConfig {
             workers: match table.value("workers") {
-                Some(Value::Integer(count)) => Workers::Count(
+                Some(DirectiveValue::Integer(count)) => WorkerCount::Count(
                     u16::try_from(count)
                         .ok()
                         .and_then(NonZeroU16::new)
                         .expect("the table has the range"),
                 ),
-                _ => Workers::Auto,
+                _ => WorkerCount::Auto,
             },
             io: match word(table, "io") {
-                "epoll" => Io::Epoll,
-                "io_uring" => Io::Uring,
-                "delayed" => Io::Delayed,
-                _ => Io::Auto,
+                "epoll" => IoBackend::Epoll,
+                "io_uring" => IoBackend::Uring,
+                "delayed" => IoBackend::Delayed,
+                _ => IoBackend::Auto,
             },
-            log: Log {
+            log: LogSettings {
                 level: match word(table, "log") {
                     "off" => LogLevel::Off,
                     "error" => LogLevel::Error,
@@ -377,7 +381,7 @@ impl Checker<'_> {
                 user,
                 group: text(table, "group"),
             }),
-            sandbox: matches!(table.value("sandbox"), Some(Value::Flag(true))),
+            sandbox: matches!(table.value("sandbox"), Some(DirectiveValue::Flag(true))),
             snapshots,
         };
         if table.has("group") && !table.has("user") {
@@ -388,7 +392,7 @@ impl Checker<'_> {
     }
 
     /// What is made at start, by `name`, needs a folder to be in.
-    fn folder_of(&mut self, table: &Table, name: &str, path: &Path) {
+    fn folder_of(&mut self, table: &RawTable, name: &str, path: &Path) {
         if let Some(folder) = path.parent()
             && !(self.world.is_folder)(folder)
             && !made_by_systemd(folder)
@@ -403,7 +407,7 @@ impl Checker<'_> {
     /// Parses each item of a list; all of them, so that each problem is told.
     pub(super) fn each<T>(
         &mut self,
-        table: &Table,
+        table: &RawTable,
         name: &str,
         parse: fn(&str) -> Result<T, String>,
     ) -> Option<Vec<T>> {
@@ -420,10 +424,10 @@ impl Checker<'_> {
     }
 
     /// `allow` and `deny`.
-    fn networks(&mut self, table: &Table) -> Option<Networks> {
+    fn networks(&mut self, table: &RawTable) -> Option<NetworkRules> {
         let allow = self.each(table, "allow", parse_network);
         let deny = self.each(table, "deny", parse_network);
-        Some(Networks {
+        Some(NetworkRules {
             allow: allow?,
             deny: deny?,
         })
@@ -432,10 +436,10 @@ impl Checker<'_> {
     /// The secrets of a list, each with where it stands and the file that it was read from.
     fn secrets(
         &mut self,
-        table: &Table,
+        table: &RawTable,
         name: &str,
         sources: Vec<SecretSource>,
-    ) -> Vec<(Option<usize>, Secret, Option<PathBuf>)> {
+    ) -> Vec<(Option<usize>, SecretValue, Option<PathBuf>)> {
         let mut secrets = Vec::new();
         for (index, source) in sources.into_iter().enumerate() {
             let at = table.item_at(name, index);
@@ -476,13 +480,13 @@ impl Checker<'_> {
         }
     }
 
-    fn api(&mut self, table: &Table) -> Api {
+    fn api(&mut self, table: &RawTable) -> ApiConfig {
         let (keys, files) = self.keys(table);
         let blocks = text(table, "blocks").map(|path| self.base.join(path));
         if let Some(path) = &blocks {
             self.folder_of(table, "blocks", path);
         }
-        Api {
+        ApiConfig {
             blocks,
             accepts_unknown_fields: word(table, "unknown_fields") == "accept",
             publish_rate: rate(table, "publish_rate"),
@@ -491,14 +495,15 @@ impl Checker<'_> {
         }
     }
 
-    fn admin(&mut self, table: &Table) -> Admin {
+    fn admin(&mut self, table: &RawTable) -> AdminConfig {
         let (keys, files) = self.keys(table);
-        Admin { keys, files }
+        AdminConfig { keys, files }
     }
 
-    fn has_place_for_admin(&mut self, table: &Table, listeners: &[listeners::Checked]) {
+    fn has_place_for_admin(&mut self, table: &RawTable, listeners: &[listeners::CheckedListener]) {
         // One whose role is no good may have been meant.
-        let may_be = |role: Option<Role>| role.is_none_or(|role| role == Role::Internal);
+        let may_be =
+            |role: Option<ListenerRole>| role.is_none_or(|role| role == ListenerRole::Internal);
         if self.has_admin && !listeners.iter().any(|listener| may_be(listener.role)) {
             self.warn(
                 table.value_at("keys"),
@@ -508,9 +513,9 @@ impl Checker<'_> {
     }
 
     /// `keys`, and the files that some of them were read from.
-    fn keys(&mut self, table: &Table) -> (Vec<Secret>, Vec<PathBuf>) {
+    fn keys(&mut self, table: &RawTable) -> (Vec<SecretValue>, Vec<PathBuf>) {
         let (mut keys, mut files) = (Vec::new(), Vec::new());
-        let Some(Value::Secrets(sources)) = table.value("keys") else {
+        let Some(DirectiveValue::Secrets(sources)) = table.value("keys") else {
             return (keys, files);
         };
         for (at, secret, file) in self.secrets(table, "keys", sources) {
@@ -533,19 +538,19 @@ impl Checker<'_> {
 /// Shorter keys get a warning.
 const KEY_BYTES_SAFE: usize = 16;
 
-fn limits(table: &Table) -> Limits {
+fn limits(table: &RawTable) -> LimitsConfig {
     let number = |name| match table.value(name) {
-        Some(Value::Integer(number)) => {
+        Some(DirectiveValue::Integer(number)) => {
             Some(u32::try_from(number).expect("the table has the range"))
         }
         _ => None,
     };
     let maybe = |name| match table.value(name) {
-        Some(Value::Duration(duration)) => Some(duration),
+        Some(DirectiveValue::Duration(duration)) => Some(duration),
         _ => None,
     };
     let duration = |name| maybe(name).unwrap_or(Duration::ZERO);
-    Limits {
+    LimitsConfig {
         refuses_unknown_namespaces: word(table, "unknown_namespace") == "error",
         connections: number("connections").map_or(ConnectionCap::Auto, ConnectionCap::Count),
         connections_per_address: number("connections_per_address"),
@@ -553,8 +558,8 @@ fn limits(table: &Table) -> Limits {
         channels_per_client: number("channels_per_client").expect("has a default"),
         channel_name_bytes_max: number("channel_name_bytes_max").expect("has a default"),
         memory: match table.value("memory_limit") {
-            Some(Value::Size(bytes)) => MemoryLimit::Bytes(bytes),
-            Some(Value::Off | Value::Word("off")) => MemoryLimit::Off,
+            Some(DirectiveValue::Size(bytes)) => MemoryLimit::Bytes(bytes),
+            Some(DirectiveValue::Off | DirectiveValue::Word("off")) => MemoryLimit::Off,
             _ => MemoryLimit::Auto,
         },
         handshakes_per_address: rate(table, "handshakes_per_address"),
@@ -578,54 +583,56 @@ fn limits(table: &Table) -> Limits {
     }
 }
 
-fn rotation(table: &Table, rotate: &str, keep: &str) -> Option<Rotation> {
+fn rotation(table: &RawTable, rotate: &str, keep: &str) -> Option<Rotation> {
     match (table.value(rotate), table.value(keep)) {
-        (Some(Value::Size(bytes_max)), Some(Value::Integer(keep))) => Some(Rotation {
-            bytes_max,
-            keep: u32::try_from(keep).expect("the table has the range"),
-        }),
+        (Some(DirectiveValue::Size(bytes_max)), Some(DirectiveValue::Integer(keep))) => {
+            Some(Rotation {
+                bytes_max,
+                keep: u32::try_from(keep).expect("the table has the range"),
+            })
+        }
         _ => None,
     }
 }
 
-fn rate(table: &Table, name: &str) -> Option<Rate> {
+fn rate(table: &RawTable, name: &str) -> Option<Rate> {
     match table.value(name) {
-        Some(Value::Rate(rate)) => Some(rate),
+        Some(DirectiveValue::Rate(rate)) => Some(rate),
         _ => None,
     }
 }
 
-fn size(table: &Table, name: &str) -> u64 {
+fn size(table: &RawTable, name: &str) -> u64 {
     match table.value(name) {
-        Some(Value::Size(bytes)) => bytes,
+        Some(DirectiveValue::Size(bytes)) => bytes,
         other => unreachable!("{name} has a default and is a size: {other:?}"),
     }
 }
 
-fn word(table: &Table, name: &str) -> &'static str {
+fn word(table: &RawTable, name: &str) -> &'static str {
     match table.value(name) {
-        Some(Value::Word(word)) => word,
+        Some(DirectiveValue::Word(word)) => word,
         // `"off"` among the levels of the log.
-        Some(Value::Off) => "off",
+        Some(DirectiveValue::Off) => "off",
         _ => "",
     }
 }
 
-fn text(table: &Table, name: &str) -> Option<String> {
+fn text(table: &RawTable, name: &str) -> Option<String> {
     table.value(name).map(|value| text_of(&value).to_owned())
 }
 
-fn text_of(value: &Value) -> &str {
+fn text_of(value: &DirectiveValue) -> &str {
     match value {
-        Value::Text(text) => text,
-        Value::Word(word) => word,
+        DirectiveValue::Text(text) => text,
+        DirectiveValue::Word(word) => word,
         _ => "",
     }
 }
 
-fn list(table: &Table, name: &str) -> Vec<String> {
+fn list(table: &RawTable, name: &str) -> Vec<String> {
     match table.value(name) {
-        Some(Value::List(list)) => list,
+        Some(DirectiveValue::List(list)) => list,
         _ => Vec::new(),
     }
 }

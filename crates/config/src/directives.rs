@@ -4,7 +4,7 @@
 //! reload all read it. To add a directive, add a row and the field that `checked` fills from it.
 
 use super::names::METHODS;
-use super::value::{Kind, WORKERS_MAX};
+use super::value::{DirectiveKind, WORKERS_MAX};
 use row::{KEEP, NETWORKS, ROTATE};
 
 mod access_log;
@@ -21,7 +21,7 @@ mod route;
 mod row;
 mod service;
 
-pub(crate) use row::{Change, Default, Directive, ROLES, Section};
+pub(crate) use row::{DefaultValue, Directive, ROLES, ReloadEffect, Section};
 
 impl Section {
     /// Its directives.
@@ -58,132 +58,132 @@ static SERVER: &[Directive] = &[
     Directive {
         section: Section::Server,
         name: "workers",
-        kind: Kind::Integer {
+        kind: DirectiveKind::Integer {
             min: 1,
             max: WORKERS_MAX as u64,
             words: &["auto"],
         },
-        default: Default::Toml("\"auto\""),
+        default: DefaultValue::Toml("\"auto\""),
         handlers: &[],
-        change: Change::Restart,
+        change: ReloadEffect::Restart,
         doc: "The number of worker threads; each has its share of the connections. `\"auto\"` is one per core available to the process.",
     },
     Directive {
         section: Section::Server,
         name: "io",
-        kind: Kind::Word {
+        kind: DirectiveKind::Word {
             words: &["auto", "epoll", "io_uring"],
             hidden: &["delayed"],
         },
-        default: Default::Toml("\"auto\""),
+        default: DefaultValue::Toml("\"auto\""),
         handlers: &[],
-        change: Change::Restart,
+        change: ReloadEffect::Restart,
         doc: "How workers wait for sockets. `\"io_uring\"` costs up to a fifth less per message, or about the same, before Linux 6.12 up to a fifth more for bulk input; it needs Linux 6.1 and a container that permits it, and the server does not start without. `\"auto\"` uses it from Linux 6.12 on where permitted, else epoll; a line of the log has the choice and the reason.",
     },
     Directive {
         section: Section::Server,
         name: "log",
-        kind: Kind::Word {
+        kind: DirectiveKind::Word {
             words: &["off", "error", "warn", "info", "debug", "trace"],
             hidden: &[],
         },
-        default: Default::Toml("\"info\""),
+        default: DefaultValue::Toml("\"info\""),
         handlers: &[],
-        change: Change::Reload,
+        change: ReloadEffect::Reload,
         doc: "The lowest level that is logged. `\"debug\"` has a line for each connection.",
     },
     Directive {
         section: Section::Server,
         name: "log_format",
-        kind: Kind::Word {
+        kind: DirectiveKind::Word {
             words: &["text", "json"],
             hidden: &[],
         },
-        default: Default::Toml("\"text\""),
+        default: DefaultValue::Toml("\"text\""),
         handlers: &[],
-        change: Change::Reload,
+        change: ReloadEffect::Reload,
         doc: "`\"text\"` for people; `\"json\"`, one object per line, for collectors.",
     },
     Directive {
         section: Section::Server,
         name: "log_file",
-        kind: Kind::Text {
+        kind: DirectiveKind::Text {
             expected: "the path of a file",
         },
-        default: Default::Unset("standard error"),
+        default: DefaultValue::Unset("standard error"),
         handlers: &[],
-        change: Change::Reload,
+        change: ReloadEffect::Reload,
         doc: "The file to append the log to, by both processes of the server. Its folder has to exist. SIGUSR1 reopens it, so that another program may move it away.",
     },
     Directive {
         section: Section::Server,
         name: "log_rotate",
         kind: ROTATE,
-        default: Default::Unset("the file grows"),
+        default: DefaultValue::Unset("the file grows"),
         handlers: &[],
-        change: Change::Reload,
+        change: ReloadEffect::Reload,
         doc: "The size at which `log_file` is renamed to `log_file.1`, which becomes `log_file.2`, and a new one is begun. The server's user must be able to rename files in its folder.",
     },
     Directive {
         section: Section::Server,
         name: "log_keep",
         kind: KEEP,
-        default: Default::Toml("8"),
+        default: DefaultValue::Toml("8"),
         handlers: &[],
-        change: Change::Reload,
+        change: ReloadEffect::Reload,
         doc: "How many old files `log_rotate` leaves.",
     },
     Directive {
         section: Section::Server,
         name: "control",
-        kind: Kind::Text {
+        kind: DirectiveKind::Text {
             expected: "the path of a socket",
         },
-        default: Default::Toml("\"veche.sock\""),
+        default: DefaultValue::Toml("\"veche.sock\""),
         handlers: &[],
-        change: Change::Restart,
+        change: ReloadEffect::Restart,
         doc: "The Unix socket by which `veche status`, `reload` and `stop` reach the server, open to its user only. At most 107 bytes long; its folder has to exist. A packaged server keeps it under `/run/veche`.",
     },
     Directive {
         section: Section::Server,
         name: "user",
-        kind: Kind::Text {
+        kind: DirectiveKind::Text {
             expected: "the name or number of a user",
         },
-        default: Default::Unset("whoever starts the server"),
+        default: DefaultValue::Unset("whoever starts the server"),
         handlers: &[],
-        change: Change::Restart,
+        change: ReloadEffect::Restart,
         doc: "The user of the server process, where the server is started as root: the supervisor binds ports and stays root, and the process that serves the network is unprivileged. Without supplementary groups. That user must be able to read scripts, pages, certificates and keys, and to rename files in the folders of rotated logs; log files are given to it.",
     },
     Directive {
         section: Section::Server,
         name: "group",
-        kind: Kind::Text {
+        kind: DirectiveKind::Text {
             expected: "the name or number of a group",
         },
-        default: Default::Unset("the user's own"),
+        default: DefaultValue::Unset("the user's own"),
         handlers: &[],
-        change: Change::Restart,
+        change: ReloadEffect::Restart,
         doc: "The group that goes with `user`.",
     },
     Directive {
         section: Section::Server,
         name: "sandbox",
-        kind: Kind::Flag { words: &[] },
-        default: Default::Toml("false"),
+        kind: DirectiveKind::Flag { words: &[] },
+        default: DefaultValue::Toml("false"),
         handlers: &[],
-        change: Change::Restart,
+        change: ReloadEffect::Restart,
         doc: "Confines the server process (Landlock): it can read the folders of the files named here (scripts, pages, certificates, keys, this file's own) and what libraries need for names, time zones and authorities, write to the folders of its logs, of ordered certificates, of `history.path`, `api.blocks` and `server.snapshots`, and execute nothing. Newer kernels also prevent it from binding TCP ports, from connecting to ports that are not named here (without scripts and `[acme]` only), and from sending signals outside; the log lists at the start what is enforced. A reload that names other folders or ports needs a restart. The server does not start where the kernel lacks support.",
     },
     Directive {
         section: Section::Server,
         name: "snapshots",
-        kind: Kind::Text {
+        kind: DirectiveKind::Text {
             expected: "the path of a folder",
         },
-        default: Default::Unset("the folder of each script"),
+        default: DefaultValue::Unset("the folder of each script"),
         handlers: &[],
-        change: Change::Restart,
+        change: ReloadEffect::Restart,
         doc: "The folder in which relative paths of `table:save` and `table:load` begin, and the only one that `table:save` can write to if `sandbox` is on. Created if its parent exists, accessible to the server's user only.",
     },
 ];
@@ -192,127 +192,127 @@ static LISTEN: &[Directive] = &[
     Directive {
         section: Section::Listen,
         name: "address",
-        kind: Kind::Text {
+        kind: DirectiveKind::Text {
             expected: "an IP address and a port such as \"127.0.0.1:8080\" or \"[::]:8080\"",
         },
-        default: Default::Required,
+        default: DefaultValue::Required,
         handlers: &[],
-        change: Change::Restart,
+        change: ReloadEffect::Restart,
         doc: "IP address and port: `\"0.0.0.0:80\"` is every IPv4 address of the machine, `\"[::]:80\"` every IPv6 address. With port 0 the system chooses a free port, which `veche status` shows.",
     },
     Directive {
         section: Section::Listen,
         name: "role",
-        kind: Kind::Word {
+        kind: DirectiveKind::Word {
             words: ROLES,
             hidden: &[],
         },
-        default: Default::Toml("\"public\""),
+        default: DefaultValue::Toml("\"public\""),
         handlers: &[],
-        change: Change::Restart,
+        change: ReloadEffect::Restart,
         doc: "The kind of peers. `\"public\"`: clients, served by the routes. `\"internal\"`: back ends and operators, with `/api/*`, `/health` and `/metrics` without a route; on addresses other than loopback it needs `api.keys`. `\"push\"`: back ends over plain TCP, one JSON object per line; it has no key, so keep it on loopback or a trusted network.",
     },
     Directive {
         section: Section::Listen,
         name: "name",
-        kind: Kind::Text {
+        kind: DirectiveKind::Text {
             expected: "a name of letters, digits, \"-\" and \"_\"",
         },
-        default: Default::Unset("known by its address"),
+        default: DefaultValue::Unset("known by its address"),
         handlers: &[],
-        change: Change::Restart,
+        change: ReloadEffect::Restart,
         doc: "The name of this listener for routes and metrics. Unique among listeners, and different from the roles.",
     },
     Directive {
         section: Section::Listen,
         name: "tls",
-        kind: Kind::Certificates,
-        default: Default::Unset("no TLS"),
+        kind: DirectiveKind::Certificates,
+        default: DefaultValue::Unset("no TLS"),
         handlers: &[],
-        change: Change::Reload,
+        change: ReloadEffect::Reload,
         doc: "TLS 1.2 and 1.3 on this listener: `https://` and `wss://`, or encrypted push lines. Both files are PEM, `certificate` with the intermediate certificates. `{ acme = [\"push.example.org\"] }` is a certificate for these names that the server orders and renews itself, see `[acme]`. Of a list, clients get the certificate for the requested name: exact, else by a wildcard, else the first. Changed files are loaded automatically; existing connections are not affected.",
     },
     Directive {
         section: Section::Listen,
         name: "client_ca",
-        kind: Kind::Text {
+        kind: DirectiveKind::Text {
             expected: "the path of a PEM file",
         },
-        default: Default::Unset("clients show no certificates"),
+        default: DefaultValue::Unset("clients show no certificates"),
         handlers: &[],
-        change: Change::Reload,
+        change: ReloadEffect::Reload,
         doc: "CA certificates for client certificates: clients need a certificate signed by one of them. Routes with `identity = \"mtls\"` use it to determine the user.",
     },
     Directive {
         section: Section::Listen,
         name: "client_certificate",
-        kind: Kind::Word {
+        kind: DirectiveKind::Word {
             words: &["required", "optional"],
             hidden: &[],
         },
-        default: Default::Toml("\"required\""),
+        default: DefaultValue::Toml("\"required\""),
         handlers: &[],
-        change: Change::Reload,
+        change: ReloadEffect::Reload,
         doc: "With `client_ca`: whether clients without a certificate are refused. An invalid certificate is refused in any case.",
     },
     Directive {
         section: Section::Listen,
         name: "allow",
         kind: NETWORKS,
-        default: Default::Unset("everybody"),
+        default: DefaultValue::Unset("everybody"),
         handlers: &[],
-        change: Change::Reload,
+        change: ReloadEffect::Reload,
         doc: "Networks that may connect; all others are closed at once, before any input is read. Behind `trusted_proxies` the client's address is checked instead, and the answer is 403; requests of a proxy itself, such as health checks, have the proxy's address.",
     },
     Directive {
         section: Section::Listen,
         name: "deny",
         kind: NETWORKS,
-        default: Default::Unset("nobody"),
+        default: DefaultValue::Unset("nobody"),
         handlers: &[],
-        change: Change::Reload,
+        change: ReloadEffect::Reload,
         doc: "Networks that may not connect even if `allow` includes them.",
     },
     Directive {
         section: Section::Listen,
         name: "trusted_proxies",
         kind: NETWORKS,
-        default: Default::Unset("none"),
+        default: DefaultValue::Unset("none"),
         handlers: &[],
-        change: Change::Reload,
+        change: ReloadEffect::Reload,
         doc: "Networks of the proxies and load balancers in front. Their headers determine the client's address, to which limits, `allow`, `deny`, applications and the log refer then. Headers of all others are ignored, so they cannot be forged. In a chain of proxies list all of them.",
     },
     Directive {
         section: Section::Listen,
         name: "proxy_protocol",
-        kind: Kind::Flag { words: &[] },
-        default: Default::Toml("false"),
+        kind: DirectiveKind::Flag { words: &[] },
+        default: DefaultValue::Toml("false"),
         handlers: &[],
-        change: Change::Reload,
+        change: ReloadEffect::Reload,
         doc: "Every connection begins with a header of the PROXY protocol, version 1 or 2, before TLS: `send-proxy` and `send-proxy-v2` in HAProxy, `proxy_protocol on` in nginx. The client's address in it becomes the connection's. Only `trusted_proxies` may connect; others, and peers that send no such header within `handshake_timeout`, are closed. `LOCAL` and `UNKNOWN`, as in health checks, keep the proxy's address. A header has at most 4 KiB of addresses and TLVs, and TLVs are ignored.",
     },
     Directive {
         section: Section::Listen,
         name: "client_address",
-        kind: Kind::Text {
+        kind: DirectiveKind::Text {
             expected: "\"x-forwarded-for\", \"forwarded\" or \"header:NAME\"",
         },
-        default: Default::Toml("\"x-forwarded-for\""),
+        default: DefaultValue::Toml("\"x-forwarded-for\""),
         handlers: &[],
-        change: Change::Reload,
+        change: ReloadEffect::Reload,
         doc: "The header with the client's address from trusted proxies: `X-Forwarded-For`, `Forwarded` (RFC 7239), or one with nothing else in it, such as `\"header:CF-Connecting-IP\"`. Only this one is read: proxies pass on headers that they do not write, as the client sent them. Of a list the last address that is not a trusted proxy's is used.",
     },
     Directive {
         section: Section::Listen,
         name: "hosts",
-        kind: Kind::List {
+        kind: DirectiveKind::List {
             expected: "names such as [\"example.com\", \"*.example.com\"]",
         },
-        default: Default::Unset(
+        default: DefaultValue::Unset(
             "on loopback addresses the names of this machine, elsewhere every name",
         ),
         handlers: &[],
-        change: Change::Reload,
+        change: ReloadEffect::Reload,
         doc: "The accepted names in `Host`; others get 421. `\"*\"` is every name. A listener on a loopback address accepts `localhost`, names below it and loopback addresses by default: a page of another site whose name resolves to 127.0.0.1 (DNS rebinding) must not reach it. Without a list, a trusted proxy may request any name.",
     },
 ];
@@ -321,42 +321,44 @@ static API: &[Directive] = &[
     Directive {
         section: Section::Api,
         name: "keys",
-        kind: Kind::Secrets,
-        default: Default::Toml("[]"),
+        kind: DirectiveKind::Secrets,
+        default: DefaultValue::Toml("[]"),
         handlers: &[],
-        change: Change::Reload,
+        change: ReloadEffect::Reload,
         doc: "The API keys, one of which each request has in `X-API-Key`; otherwise the answer is 401. Written here, as `{ file = \"FILE\" }`, which contains nothing else, or as `{ env = \"NAME\" }`, a variable of the environment at the server's start. Several permit replacing one. Without any, none is required, which is allowed for internal listeners on loopback only. Never shown. Create one with `openssl rand -hex 32`.",
     },
     Directive {
         section: Section::Api,
         name: "blocks",
-        kind: Kind::Text {
+        kind: DirectiveKind::Text {
             expected: "the path of a file",
         },
-        default: Default::Unset("blocked users and revoked tokens end with the server process"),
+        default: DefaultValue::Unset(
+            "blocked users and revoked tokens end with the server process",
+        ),
         handlers: &[],
-        change: Change::Restart,
+        change: ReloadEffect::Restart,
         doc: "The file that stores `block_user`, `revoke_token` and `invalidate_user_tokens`, so that they survive a restart. A line of JSON each, written before the call is answered. The server's user must be able to create files in its folder: at the start the file is read, or created if missing; expired entries are removed when the server has run for an hour and most of them have expired, since a clock may be ahead until it is set.",
     },
     Directive {
         section: Section::Api,
         name: "unknown_fields",
-        kind: Kind::Word {
+        kind: DirectiveKind::Word {
             words: &["refuse", "accept"],
             hidden: &[],
         },
-        default: Default::Toml("\"refuse\""),
+        default: DefaultValue::Toml("\"refuse\""),
         handlers: &[],
-        change: Change::Reload,
+        change: ReloadEffect::Reload,
         doc: "How to treat unknown fields of an HTTP call. `\"refuse\"`: error 107, which names the nearest field. `\"accept\"`: they are ignored, as by Centrifugo; for its older clients and those of its commercial edition.",
     },
     Directive {
         section: Section::Api,
         name: "publish_rate",
-        kind: Kind::Rate { bytes: false },
-        default: Default::Toml("\"off\""),
+        kind: DirectiveKind::Rate { bytes: false },
+        default: DefaultValue::Toml("\"off\""),
         handlers: &[],
-        change: Change::Reload,
+        change: ReloadEffect::Reload,
         doc: "The rate of publications with each key: `\"1000/s\"`, or `\"60000/m\"`, which permits larger bursts. Every user and channel that a command names counts as one. Faster ones are refused without any effect: by HTTP with 429 and `Retry-After`, on `/api/socket` and on push lines with error 111. All callers without a key, as on push listeners, share one rate. A reload resets the rates.",
     },
 ];
@@ -364,10 +366,10 @@ static API: &[Directive] = &[
 static ADMIN: &[Directive] = &[Directive {
     section: Section::Admin,
     name: "keys",
-    kind: Kind::Secrets,
-    default: Default::Toml("[]"),
+    kind: DirectiveKind::Secrets,
+    default: DefaultValue::Toml("[]"),
     handlers: &[],
-    change: Change::Reload,
+    change: ReloadEffect::Reload,
     doc: "The keys that open the page, each written as those of `[api]`. They open nothing else, and the keys of `[api]` do not open the page. Without any the page is disabled. Never shown. Create one with `openssl rand -hex 32`.",
 }];
 

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use serde_json::{Value as Json, json};
 use veche_terminal::shown;
 
-use super::directives::{Change, Directive, Section};
-use super::value::Value;
+use super::directives::{Directive, ReloadEffect, Section};
+use super::value::DirectiveValue;
 
 /// All values, in the order of the table of directives.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Effective {
+pub struct EffectiveConfig {
     pub(super) file: PathBuf,
     pub(super) settings: Vec<Setting>,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Setting {
     /// Which one of a section that is written several times; 0 otherwise.
     pub(super) index: usize,
     /// `None`: not set, and without it nothing takes its place.
-    pub(super) value: Option<Value>,
+    pub(super) value: Option<DirectiveValue>,
     pub(super) origin: Origin,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Debug for Setting {
     }
 }
 
-impl fmt::Display for Effective {
+impl fmt::Display for EffectiveConfig {
     /// TOML that says the same as the file, with each value's origin; secrets are masked.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = shown(&self.file).to_string();
@@ -96,21 +96,21 @@ impl fmt::Display for Effective {
 
 /// What differs between two configurations, by directive, as a person would call it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct ConfigChanges {
     /// Takes effect with a reload.
     pub reload: Vec<String>,
     /// Takes effect with a restart only; until then the old value counts.
     pub restart: Vec<String>,
 }
 
-impl Changes {
+impl ConfigChanges {
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.reload.is_empty() && self.restart.is_empty()
     }
 }
 
-impl Effective {
+impl EffectiveConfig {
     /// The same for the admin page: section by section, secrets masked, and of tables that are handed to scripts, which may
     /// hold some, the names alone.
     pub fn shown(&self) -> Json {
@@ -121,7 +121,7 @@ impl Effective {
                 sections.push((header, index, Vec::new()));
             }
             let value = setting.value.as_ref().map(|value| match value {
-                Value::Table(table) => {
+                DirectiveValue::Table(table) => {
                     let names = table.keys().map(|name| format!("{name} = …"));
                     format!("{{ {} }}", names.collect::<Vec<_>>().join(", "))
                 }
@@ -146,8 +146,8 @@ impl Effective {
     }
 
     /// What changes when `new` takes the place of this.
-    pub fn changes(&self, new: &Self) -> Changes {
-        let mut changes = Changes::default();
+    pub fn changes(&self, new: &Self) -> ConfigChanges {
+        let mut changes = ConfigChanges::default();
         for setting in &self.settings {
             match new.find(setting.directive, setting.index) {
                 Some(other) if other.value == setting.value => {}
@@ -198,8 +198,8 @@ impl Setting {
     /// Whether what it says of a section that comes or goes with a reload waits for a restart all the same.
     fn holds_on(&self) -> bool {
         self.directive.section == Section::Namespace
-            && self.directive.change == Change::Restart
-            && matches!(self.value, Some(Value::Flag(true)))
+            && self.directive.change == ReloadEffect::Restart
+            && matches!(self.value, Some(DirectiveValue::Flag(true)))
     }
 
     /// Whether its value is what people call a section of several by.
@@ -222,11 +222,11 @@ impl Setting {
     }
 }
 
-impl Changes {
+impl ConfigChanges {
     fn note(&mut self, directive: &Directive, what: String) {
         match directive.change {
-            Change::Reload => self.reload.push(what),
-            Change::Restart => self.restart.push(what),
+            ReloadEffect::Reload => self.reload.push(what),
+            ReloadEffect::Restart => self.restart.push(what),
         }
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use veche_terminal::{format_duration, format_size};
 
-use super::directives::{Default, Directive};
-use super::value::Kind;
+use super::directives::{DefaultValue, Directive};
+use super::value::DirectiveKind;
 
 /// Defaults that show nothing of what can be written.
 const TELLING_NOTHING: &[&str] = &["\"off\"", "\"none\"", "\"auto\"", "[]", "false"];
@@ -31,14 +31,14 @@ impl Directive {
     /// A line with the directive and a good value; `None` where no value is described.
     pub(super) fn example(&self) -> Option<String> {
         let value = match self.default {
-            Default::Toml(text) if !TELLING_NOTHING.contains(&text) => text.to_owned(),
+            DefaultValue::Toml(text) if !TELLING_NOTHING.contains(&text) => text.to_owned(),
             _ => self.kind.example()?,
         };
         Some(format!("{} = {value}", self.name))
     }
 }
 
-impl Kind {
+impl DirectiveKind {
     fn example(&self) -> Option<String> {
         Some(match *self {
             Self::Integer { min, max, .. } => 10.clamp(min, max).to_string(),

@@ -3,11 +3,11 @@
 //! Secrets are left out of the line, and of URLs user information and query. Which directive a problem is about is read
 //! off the text: the message begins with its name, or its line does, and the section is the last header before it.
 
-use veche_terminal::{Excerpt, Place, Problem, masked_urls};
+use veche_terminal::{Excerpt, Problem, SourceLocation, masked_urls};
 use veche_types::nearest;
 
 use super::directives::{Directive, Section};
-use super::value::Kind;
+use super::value::DirectiveKind;
 
 /// Problems with an excerpt: of a file that is no configuration at all, the first ones are enough.
 const EXPLAINED_MAX: usize = 20;
@@ -26,14 +26,14 @@ pub(super) fn explain(problems: &mut [Problem], text: &str) {
 }
 
 /// Returns the excerpt of a problem at that place; `None` where the text has no such line.
-fn excerpt_at(place: Place, message: &str, text: &str) -> Option<Excerpt> {
+fn excerpt_at(place: SourceLocation, message: &str, text: &str) -> Option<Excerpt> {
     let lines: Vec<&str> = text.lines().take(place.line as usize).collect();
     let line = *lines.last()?;
     let (section, name) = assignment_at(&lines);
     let directive = section.and_then(|section| directive_of(section, name, message));
     let column = place.column as usize - 1;
     let (line, column) = match is_secret(name, directive) {
-        true => hidden(line, column),
+        true => masked(line, column),
         false => (masked_urls(line), column),
     };
     let line: Vec<char> = line.chars().map(blank_for_control).collect();
@@ -97,7 +97,9 @@ fn directive_of(section: Section, name: &str, message: &str) -> Option<&'static 
 }
 
 fn is_secret(name: &str, directive: Option<&Directive>) -> bool {
-    if directive.is_some_and(|one| matches!(one.kind, Kind::Secrets | Kind::Table)) {
+    if directive
+        .is_some_and(|one| matches!(one.kind, DirectiveKind::Secrets | DirectiveKind::Table))
+    {
         return true;
     }
     let is_place = name.ends_with("_file") || name.ends_with("_env");
@@ -106,7 +108,7 @@ fn is_secret(name: &str, directive: Option<&Directive>) -> bool {
 }
 
 /// A line without its value, and a column within it.
-fn hidden(line: &str, column: usize) -> (String, usize) {
+fn masked(line: &str, column: usize) -> (String, usize) {
     let shown = match line.split_once('=') {
         Some((before, _)) if is_name(before.trim()) => format!("{before}= …"),
         _ => "…".to_owned(),

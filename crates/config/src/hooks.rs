@@ -4,20 +4,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use veche_calls::SecretUrl;
-use veche_frontends::hooks::Kind;
+use veche_frontends::hooks::HookKind;
 
-use super::secret::Secret;
-use super::types::{Config, Handler};
+use super::secret::SecretValue;
+use super::types::{Config, RouteHandler};
 
 /// How the back end is asked. Without any URL it is not, and an application decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hooks {
+pub struct HooksConfig {
     /// By kind; `None`: that is not asked.
-    pub urls: [Option<SecretUrl>; Kind::ALL.len()],
+    pub urls: [Option<SecretUrl>; HookKind::ALL.len()],
     /// From the question to the whole answer.
     pub timeout: Duration,
     /// What requests are signed with; with none they are not.
-    pub secrets: Vec<Secret>,
+    pub secrets: Vec<SecretValue>,
     /// The files that some of them were read from.
     pub files: Vec<PathBuf>,
     /// Headers of the client's request that are passed on, in small letters.
@@ -48,12 +48,12 @@ pub enum RouteHook {
     At(SecretUrl),
 }
 
-/// The `hooks` of a route, indexed by [`Kind`].
-pub(crate) type RouteHooks = [RouteHook; Kind::ALL.len()];
+/// The `hooks` of a route, indexed by [`HookKind`].
+pub(crate) type RouteHooks = [RouteHook; HookKind::ALL.len()];
 
 impl Config {
     /// Returns the URL that is asked a kind of questions by clients of a route.
-    pub fn hook_url<'c>(&'c self, route: &'c RouteHooks, kind: Kind) -> Option<&'c SecretUrl> {
+    pub fn hook_url<'c>(&'c self, route: &'c RouteHooks, kind: HookKind) -> Option<&'c SecretUrl> {
         match &route[kind as usize] {
             RouteHook::Inherited => self.hooks.as_ref()?.url(kind),
             RouteHook::Off => None,
@@ -62,22 +62,22 @@ impl Config {
     }
 
     /// Returns all URLs that are asked, each with the kind of questions; one may come several times.
-    pub fn hook_urls(&self) -> impl Iterator<Item = (Kind, &SecretUrl)> {
+    pub fn hook_urls(&self) -> impl Iterator<Item = (HookKind, &SecretUrl)> {
         let of_routes = self.routes.iter().filter_map(|route| match &route.handler {
-            Handler::Session {
+            RouteHandler::Session {
                 protocol, hooks, ..
-            } => protocol.takes("hooks").then_some(hooks),
+            } => protocol.accepts_method("hooks").then_some(hooks),
             _ => None,
         });
         let of_kinds =
-            |hooks| Kind::OF_BACK_ENDS.map(|kind| Some((kind, self.hook_url(hooks, kind)?)));
+            |hooks| HookKind::BACKEND_KINDS.map(|kind| Some((kind, self.hook_url(hooks, kind)?)));
         of_routes.flat_map(of_kinds).flatten()
     }
 }
 
-impl Hooks {
+impl HooksConfig {
     /// Where that is asked.
-    pub fn url(&self, kind: Kind) -> Option<&SecretUrl> {
+    pub fn url(&self, kind: HookKind) -> Option<&SecretUrl> {
         self.urls[kind as usize].as_ref()
     }
 }

@@ -4,36 +4,36 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use veche_calls::SecretUrl;
-use veche_frontends::identity::token::Place;
+use veche_frontends::identity::token::TokenSource;
 use veche_frontends::rate::Rate;
-use veche_jwt::{Keys, Rules, SECRET_BYTES_MIN};
+use veche_jwt::{ClaimRules, Keys, SECRET_BYTES_MIN};
 use veche_terminal::plain;
 
 /// `[jwt]` or `[subscription_jwt]`: tokens of one issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Jwt {
+pub struct JwtConfig {
     /// Where the keys are that sign tokens.
     pub keys: KeySource,
     /// The secret that was in use before.
-    pub previous: Option<Previous>,
+    pub previous: Option<PreviousSecret>,
     /// Whether a secret shorter than its digest is refused.
     pub refuses_short_secrets: bool,
     /// What a token has to have in it.
-    pub rules: Rules,
+    pub rules: ClaimRules,
     /// Where connection tokens are looked for in requests; at least one, none for subscription tokens.
-    pub places: Vec<Place>,
+    pub places: Vec<TokenSource>,
 }
 
 /// A secret that still counts beside the one that took its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Previous {
+pub struct PreviousSecret {
     /// Where it is, or the keys that it stands for.
     pub keys: KeySource,
     /// In seconds since 1970; `None`: for as long as it is named.
     pub until_s: Option<u64>,
 }
 
-impl Jwt {
+impl JwtConfig {
     /// The files that keys or authorities are read from.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let previous = self.previous.iter().map(|previous| &previous.keys);
@@ -86,12 +86,12 @@ pub enum KeySource {
     /// Public keys in PEM.
     PublicFile(PathBuf),
     /// A set that the issuer publishes.
-    Published(Published),
+    Published(PublishedKeySet),
 }
 
 /// A JSON Web Key Set behind a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Published {
+pub struct PublishedKeySet {
     /// `http` or `https`.
     pub url: SecretUrl,
     /// It is fetched anew so often.
@@ -153,7 +153,7 @@ fn read(file: &Path) -> Result<Vec<u8>, String> {
 
 /// `[identity_hook]`: how the back end is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IdentityHook {
+pub struct IdentityHookConfig {
     /// Headers of the client that are passed on, in small letters.
     pub headers: Vec<String>,
     /// From the question to the whole answer.
@@ -170,13 +170,13 @@ pub struct IdentityHook {
     pub failures: u32,
     /// How long the back end is left alone after that.
     pub pause: Duration,
-    /// As of [`Published::ca`].
+    /// As of [`PublishedKeySet::ca`].
     pub ca: Option<PathBuf>,
 }
 
 /// `[pam]`: how passwords are judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pam {
+pub struct PamConfig {
     /// What browsers call the place that the password is for.
     pub realm: String,
     /// Helper processes at a time; at least 1.

@@ -14,7 +14,7 @@ use std::cell::LazyCell;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use veche_terminal::{Report, plain, read, read_text};
+use veche_terminal::{ProblemReport, plain, read, read_text};
 use veche_tls::{Certificate, Roots};
 
 mod account;
@@ -44,30 +44,30 @@ mod value;
 mod tests;
 
 pub use account::{Account, AccountError};
-pub use acme::{Acme, Ordered};
+pub use acme::{AcmeCertificate, AcmeConfig};
 pub use checked::{EXPIRY_WARNING_DAYS, expires};
-pub use hooks::Hooks;
-pub use identity::{IdentityHook, Jwt, KeySource, Pam, Published};
-pub use names::{ChannelPattern, Field, Identity, OriginRule};
+pub use hooks::HooksConfig;
+pub use identity::{IdentityHookConfig, JwtConfig, KeySource, PamConfig, PublishedKeySet};
+pub use names::{CertificateField, ChannelPattern, IdentitySource, OriginRule};
 pub use namespaces::namespaces;
-pub use readiness::faults;
-pub use secret::{Secret, SecretSource};
+pub use readiness::problems;
+pub use secret::{SecretSource, SecretValue};
 pub use template::Template;
 pub use types::*;
 pub use value::WORKERS_MAX;
 
 /// Reads and checks the file at `path`. The report has every problem that was found.
-pub fn load(path: &Path) -> Result<Config, Report> {
+pub fn load(path: &Path) -> Result<Config, ProblemReport> {
     parse(path, &read(path)?)
 }
 
 /// Checks `text`, which was read from `path`: relative paths start there, and problems name it.
-pub fn parse(path: &Path, text: &str) -> Result<Config, Report> {
+pub fn parse(path: &Path, text: &str) -> Result<Config, ProblemReport> {
     let probed = LazyCell::new(veche_pam::client::probe);
     checked::check(
         path,
         text,
-        &checked::World {
+        &checked::Environment {
             is_folder: &Path::is_dir,
             is_file: &Path::is_file,
             real: &real,
@@ -97,16 +97,16 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Report> {
 }
 
 /// The same of a text that was found good before: files that have gone bad since are no reason not to start.
-pub fn parse_again(path: &Path, text: &str) -> Result<Config, Report> {
+pub fn parse_again(path: &Path, text: &str) -> Result<Config, ProblemReport> {
     checked::check(
         path,
         text,
-        &checked::World {
+        &checked::Environment {
             is_folder: &|_| true,
             is_file: &|_| true,
             real: &|_| None,
             is_for_everybody: &|_| false,
-            certificate: &|_, _| Ok(checked::CertificateFacts::unjudged()),
+            certificate: &|_, _| Ok(checked::CertificateFacts::unchecked()),
             client_ca: &|_| Ok(()),
             jwt_keys: &|_| Ok(None),
             pam: &|_| Ok(()),
@@ -137,7 +137,7 @@ fn is_for_everybody(file: &Path) -> bool {
 
 /// Whether a service of PAM can be asked: its rules are there, and so is the library, which is looked for once.
 fn pam(
-    service: &veche_pam::Service,
+    service: &veche_pam::PamService,
     library: &LazyCell<Result<(), String>, impl FnOnce() -> Result<(), String>>,
 ) -> Result<(), String> {
     if !service.files().iter().any(|file| file.is_file()) {
@@ -157,7 +157,7 @@ fn state_folder() -> Option<PathBuf> {
 const SECRET_BYTES_MAX: u64 = 64 << 10;
 
 /// The secret that a configuration names. The environment is the supervisor's, which the server process inherits.
-fn secret(source: &SecretSource) -> Result<Secret, String> {
+fn secret(source: &SecretSource) -> Result<SecretValue, String> {
     match source {
         SecretSource::Here(secret) => Ok(secret.clone()),
         SecretSource::File(path) => {
@@ -171,11 +171,11 @@ fn secret(source: &SecretSource) -> Result<Secret, String> {
             match text.strip_suffix('\r').unwrap_or(text) {
                 "" => Err(wrong("it is empty")),
                 text if text.len() as u64 >= SECRET_BYTES_MAX => Err(wrong("it is too long")),
-                text => Ok(Secret::new(text.to_owned())),
+                text => Ok(SecretValue::new(text.to_owned())),
             }
         }
         SecretSource::Variable(name) => match std::env::var(name) {
-            Ok(text) if !text.is_empty() => Ok(Secret::new(text)),
+            Ok(text) if !text.is_empty() => Ok(SecretValue::new(text)),
             _ => Err(format!("the environment has no {name}, or it is no text")),
         },
     }

@@ -9,9 +9,9 @@ use ipnet::{IpNet, Ipv4Net};
 use url::Url;
 use veche_calls::{SecretUrl, masked};
 use veche_frontends::access::ClientAddress;
-use veche_frontends::identity::token::{Anonymous, Place};
+use veche_frontends::identity::token::{Anonymous, TokenSource};
 use veche_hub::{Audience, Namespaces};
-use veche_pam::Service;
+use veche_pam::PamService;
 
 /// A route's path: exact (`/app`), with parameters (`/room/:id`), a prefix (`/app/*`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -292,8 +292,8 @@ pub(crate) fn parse_client_address(text: &str) -> Result<ClientAddress, String> 
     match text {
         "x-forwarded-for" => Ok(ClientAddress::XForwardedFor),
         "forwarded" => Ok(ClientAddress::Forwarded),
-        _ => match Identity::parse(text) {
-            Ok(Identity::Header(name)) => Ok(ClientAddress::Header(name)),
+        _ => match IdentitySource::parse(text) {
+            Ok(IdentitySource::Header(name)) => Ok(ClientAddress::Header(name)),
             _ => Err("it is \"x-forwarded-for\", \"forwarded\" or \"header:NAME\"".to_owned()),
         },
     }
@@ -339,7 +339,7 @@ impl ChannelPattern {
 
 /// Where a connection's user name comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Identity {
+pub enum IdentitySource {
     /// Nobody: the connection has channels only.
     None,
     /// A parameter of the query.
@@ -349,18 +349,18 @@ pub enum Identity {
     /// A header line of the request
     Header(String),
     /// The certificate that a client shows.
-    Certificate(Field),
+    Certificate(CertificateField),
     /// A token, by `[jwt]`; some clients may have no user.
     Token(Anonymous),
     /// The back end behind this URL, by `[identity_hook]`.
     Hook(SecretUrl),
     /// A name and a password, which this service of PAM judges, by `[pam]`.
-    Pam(Service),
+    Pam(PamService),
 }
 
 /// What of a certificate is the user's name; without a word for it, the first of these that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
+pub enum CertificateField {
     /// The first that the certificate has
     Any,
     /// The subject's common name
@@ -373,7 +373,7 @@ pub enum Field {
     Uri,
 }
 
-impl Field {
+impl CertificateField {
     const WORDS: [(Self, &'static str); 4] = [
         (Self::CommonName, "cn"),
         (Self::Email, "email"),
@@ -382,18 +382,20 @@ impl Field {
     ];
 }
 
-impl Identity {
+impl IdentitySource {
     /// Reads `text`; the error says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "none" => return Ok(Self::None),
-            "mtls" => return Ok(Self::Certificate(Field::Any)),
+            "mtls" => return Ok(Self::Certificate(CertificateField::Any)),
             "jwt" => return Ok(Self::Token(Anonymous::None)),
             _ => {}
         }
         let make = match text.split_once(':') {
             Some(("mtls", word)) => {
-                let found = Field::WORDS.into_iter().find(|(_, other)| *other == word);
+                let found = CertificateField::WORDS
+                    .into_iter()
+                    .find(|(_, other)| *other == word);
                 return match found {
                     Some((field, _)) => Ok(Self::Certificate(field)),
                     None => Err("of a certificate there are \"mtls:cn\", \"mtls:email\", \"mtls:dns\" and \"mtls:uri\"".to_owned()),
@@ -406,7 +408,7 @@ impl Identity {
                 ));
             }
             Some(("http", url)) => return parse_url(url).map(Self::Hook),
-            Some(("pam", service)) => return Service::parse(service).map(Self::Pam),
+            Some(("pam", service)) => return PamService::parse(service).map(Self::Pam),
             Some(("query", name)) => (name, Self::Query as fn(String) -> Self),
             Some(("cookie", name)) => (name, Self::Cookie as fn(String) -> Self),
             Some(("header", name)) => (name, Self::Header as fn(String) -> Self),
@@ -434,16 +436,16 @@ fn is_token(name: &str) -> bool {
 }
 
 /// A place where a token may be.
-pub(crate) fn parse_place(text: &str) -> Result<Place, String> {
+pub(crate) fn parse_place(text: &str) -> Result<TokenSource, String> {
     match text {
-        "bearer" => return Ok(Place::Bearer),
-        "protocol" => return Ok(Place::Protocol),
+        "bearer" => return Ok(TokenSource::Bearer),
+        "protocol" => return Ok(TokenSource::Protocol),
         _ => {}
     }
-    match Identity::parse(text) {
-        Ok(Identity::Query(name)) => Ok(Place::Query(name)),
-        Ok(Identity::Cookie(name)) => Ok(Place::Cookie(name)),
-        Ok(Identity::Header(name)) => Ok(Place::Header(name)),
+    match IdentitySource::parse(text) {
+        Ok(IdentitySource::Query(name)) => Ok(TokenSource::Query(name)),
+        Ok(IdentitySource::Cookie(name)) => Ok(TokenSource::Cookie(name)),
+        Ok(IdentitySource::Header(name)) => Ok(TokenSource::Header(name)),
         _ => Err(
             "it is \"bearer\", \"protocol\", \"query:NAME\", \"cookie:NAME\" or \"header:NAME\""
                 .to_owned(),
@@ -478,7 +480,7 @@ pub(crate) fn parse_header_name(text: &str) -> Result<String, String> {
     Ok(name)
 }
 
-impl fmt::Display for Identity {
+impl fmt::Display for IdentitySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str("none"),
@@ -489,7 +491,9 @@ impl fmt::Display for Identity {
             Self::Hook(url) => write!(f, "http:{url}"),
             Self::Pam(service) => write!(f, "pam:{service}"),
             Self::Certificate(field) => {
-                let word = Field::WORDS.iter().find(|(other, _)| other == field);
+                let word = CertificateField::WORDS
+                    .iter()
+                    .find(|(other, _)| other == field);
                 write!(f, "mtls")?;
                 word.map_or(Ok(()), |(_, word)| write!(f, ":{word}"))
             }

@@ -1,6 +1,6 @@
 //! From the namespaces of a configuration to those of the hub.
 
-use veche_hub::{History, Namespace, Namespaces, Wildcards};
+use veche_hub::{HistoryOptions, NamespaceOptions, Namespaces, Wildcards};
 use veche_terminal::as_ms;
 
 use crate::types::Config;
@@ -15,32 +15,32 @@ pub fn namespaces(config: &Config) -> Namespaces {
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
             namespaces.add_budget(&namespace.name, bytes)
         });
-        let history = namespace.history.map(|history| History {
+        let history = namespace.history.map(|history| HistoryOptions {
             size: history.size,
             ttl_ms: as_ms(history.ttl),
             position_ttl_ms: as_ms(history.position_ttl),
             recovery: history.recovery,
             budget: budget.unwrap_or_default(),
         });
-        let options = Namespace {
+        let options = NamespaceOptions {
             history,
             access: namespace.access,
             presence: namespace.presence,
             join_leave: namespace.join_leave,
             force_push_join_leave: namespace.force_push_join_leave,
             leave_delay_ms: as_ms(namespace.leave_delay),
-            told: namespace.told,
-            slow_miss: namespace.slow_miss,
-            differences: namespace.differences,
+            event_level: namespace.told,
+            drop_when_slow: namespace.slow_miss,
+            delta_mode: namespace.differences,
             tags_filter: namespace.tags_filter,
         };
-        match veche_hub::Pattern::new(&namespace.name) {
+        match veche_hub::PathPattern::new(&namespace.name) {
             Ok(pattern) => namespaces.insert_pattern(pattern, options),
             Err(_) => namespaces.insert(&namespace.name, options),
         }
     }
     if config.limits.refuses_unknown_namespaces {
-        namespaces.close();
+        namespaces.deny_unknown();
     }
     namespaces
 }

@@ -10,39 +10,39 @@ use toml::de::{DeTable, DeValue};
 use veche_terminal::{Problems, describe, did_you_mean, document};
 use veche_types::nearest;
 
-use super::directives::{self, Default, Directive, Section};
+use super::directives::{self, DefaultValue, Directive, Section};
 use super::effective::{Origin, Setting};
-use super::value::{Kind, Value};
+use super::value::{DirectiveKind, DirectiveValue};
 
 /// One table of the file, or of the defaults where the file has none.
-pub(super) struct Table {
+pub(super) struct RawTable {
     pub(super) section: Section,
     /// Which one of a section that repeats.
     pub(super) index: usize,
     /// Where its header is.
     pub(super) at: Option<usize>,
-    given: BTreeMap<&'static str, Given>,
+    given: BTreeMap<&'static str, RawValue>,
     /// What unknown names were probably meant to be.
     misspelt: Vec<&'static str>,
 }
 
 /// A directive that the file has.
-struct Given {
+struct RawValue {
     key_at: usize,
     value_at: usize,
     item_at: Vec<usize>,
     /// `None`: it was no good, which has been said.
-    value: Option<Value>,
+    value: Option<DirectiveValue>,
 }
 
 /// The most tables of one section: a file that has more is a mistake of what wrote it.
 pub(super) const TABLES_MAX: usize = 1_024;
 
 /// Reads all of `text`. The tables come in the order of the sections; those that don't repeat are always there.
-pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<Table> {
+pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<RawTable> {
     let header = |name: &str| Section::named(name).map(Section::header);
     let (document, broken_lines) = document(text, header, problems);
-    let mut walk = Walk {
+    let mut walk = RawReader {
         problems,
         broken_lines,
         tables: Vec::new(),
@@ -58,7 +58,7 @@ pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<Table> {
                 .directives()
                 .filter(|_| walk.misspelt.contains(&section));
             let misspelt = meant.map(|directive| directive.name).collect();
-            walk.tables.push(Table {
+            walk.tables.push(RawTable {
                 section,
                 index: 0,
                 at: None,
@@ -73,17 +73,17 @@ pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<Table> {
     walk.tables
 }
 
-struct Walk<'p, 't> {
+struct RawReader<'p, 't> {
     problems: &'p mut Problems<'t>,
     broken_lines: Vec<u32>,
-    tables: Vec<Table>,
+    tables: Vec<RawTable>,
     /// What headers that are no good were probably meant to be.
     misspelt: Vec<Section>,
 }
 
-type Key<'i> = Spanned<std::borrow::Cow<'i, str>>;
+type KeyPosition<'i> = Spanned<std::borrow::Cow<'i, str>>;
 
-impl Walk<'_, '_> {
+impl RawReader<'_, '_> {
     fn add(&mut self, offset: usize, message: String) {
         if !self
             .broken_lines
@@ -93,7 +93,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn top(&mut self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) {
+    fn top(&mut self, key: &KeyPosition<'_>, value: &Spanned<DeValue<'_>>) {
         let name = key.get_ref().as_ref();
         let Some(section) = Section::named(name) else {
             return self.unknown_top(key, value);
@@ -125,7 +125,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn unknown_top(&mut self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) {
+    fn unknown_top(&mut self, key: &KeyPosition<'_>, value: &Spanned<DeValue<'_>>) {
         let name = key.get_ref().as_ref();
         let is_section = value.get_ref().is_table()
             || value
@@ -206,14 +206,14 @@ impl Walk<'_, '_> {
             }
             let items: Vec<usize> = match value.get_ref() {
                 DeValue::Array(list) => list.iter().map(|item| item.span().start).collect(),
-                DeValue::Table(table) if matches!(directive.kind, Kind::Pairs { .. }) => {
+                DeValue::Table(table) if matches!(directive.kind, DirectiveKind::Pairs { .. }) => {
                     table.keys().map(|name| name.span().start).collect()
                 }
                 _ => Vec::new(),
             };
             given.insert(
                 directive.name,
-                Given {
+                RawValue {
                     key_at: key.span().start,
                     value_at: value.span().start,
                     item_at: items,
@@ -221,7 +221,7 @@ impl Walk<'_, '_> {
                 },
             );
         }
-        self.tables.push(Table {
+        self.tables.push(RawTable {
             section,
             index,
             at: Some(at),
@@ -268,12 +268,12 @@ fn homes_of(name: &str) -> String {
     homes.join(" or ")
 }
 
-impl Table {
+impl RawTable {
     /// The value that counts; `None` when there is none, or none that is any good.
-    pub(super) fn value(&self, name: &str) -> Option<Value> {
+    pub(super) fn value(&self, name: &str) -> Option<DirectiveValue> {
         let directive = self.directive(name);
         match self.given.get(name) {
-            Some(Given {
+            Some(RawValue {
                 value: Some(value), ..
             }) => Some(value.clone()),
             _ => default_of(directive),
@@ -281,7 +281,7 @@ impl Table {
     }
 
     /// The same of a directive that not every section has.
-    pub(super) fn value_if_any(&self, name: &str) -> Option<Value> {
+    pub(super) fn value_if_any(&self, name: &str) -> Option<DirectiveValue> {
         let mut all = self.section.directives();
         all.any(|directive| directive.name == name)
             .then(|| self.value(name))?
@@ -350,14 +350,16 @@ impl Table {
 }
 
 /// The default as a value.
-pub(super) fn default_of(directive: &Directive) -> Option<Value> {
-    let Default::Toml(text) = directive.default else {
+pub(super) fn default_of(directive: &Directive) -> Option<DirectiveValue> {
+    let DefaultValue::Toml(text) = directive.default else {
         return None;
     };
     let parsed = DeValue::parse(text).expect("defaults are TOML; a test reads each");
     let kind = match directive.kind {
         // An empty list can be a default, not something to write.
-        Kind::List { .. } if text == "[]" => return Some(Value::List(Vec::new())),
+        DirectiveKind::List { .. } if text == "[]" => {
+            return Some(DirectiveValue::List(Vec::new()));
+        }
         kind => kind,
     };
     Some(

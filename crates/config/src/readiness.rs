@@ -10,37 +10,37 @@ use std::path::{Component, Path};
 
 use rustix::fs::{Access, access};
 use veche_logging as logging;
-use veche_terminal::{Place, Problem};
+use veche_terminal::{Problem, SourceLocation};
 
 use super::directives::Section;
 use super::effective::{Origin, Setting};
 use super::excerpt;
 use super::secret::SecretSource;
 use super::types::Config;
-use super::value::{CertificateSource, Value};
-use crate::account::{Account, AccountError, Right};
+use super::value::{CertificateSource, DirectiveValue};
+use crate::account::{AccessRight, Account, AccountError};
 
 /// The rights that a path needs.
 #[derive(Clone, Copy)]
-enum Need {
+enum RequiredAccess {
     /// A file that is written, in a folder where it can be made and replaced.
-    FileIn(Whose),
+    FileIn(AccessedBy),
     /// A folder in which files are made; it is made itself if it is missing.
-    Folder(Whose),
+    Folder(AccessedBy),
     /// A file that is read.
     Secret,
 }
 
 /// The process that writes it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum AccessedBy {
     Supervisor,
     Server,
 }
 
 /// Every fault, for the text that the configuration was read from.
-pub fn faults(config: &Config, text: &str) -> Vec<Problem> {
-    let mut search = Search {
+pub fn problems(config: &Config, text: &str) -> Vec<Problem> {
+    let mut search = ReadinessCheck {
         config,
         account: None,
         found: Vec::new(),
@@ -62,23 +62,23 @@ pub fn faults(config: &Config, text: &str) -> Vec<Problem> {
     found
 }
 
-struct Search<'c> {
+struct ReadinessCheck<'c> {
     config: &'c Config,
     /// Of the server process, if that is not ours.
     account: Option<Account>,
     found: Vec<Problem>,
 }
 
-impl<'c> Search<'c> {
+impl<'c> ReadinessCheck<'c> {
     fn paths(&mut self) {
         let config = self.config;
         let server = &config.server;
-        let control = Need::FileIn(Whose::Supervisor);
+        let control = RequiredAccess::FileIn(AccessedBy::Supervisor);
         self.path(Section::Server, "control", Some(&server.control), control);
         // The supervisor makes log files, and gives them to the server process.
-        let log = Need::FileIn(match &self.account {
-            Some(_) => Whose::Supervisor,
-            None => Whose::Server,
+        let log = RequiredAccess::FileIn(match &self.account {
+            Some(_) => AccessedBy::Supervisor,
+            None => AccessedBy::Server,
         });
         let file = server.log.file.as_deref();
         let file = file.filter(|file| logging::standard(file).is_none());
@@ -87,10 +87,10 @@ impl<'c> Search<'c> {
         let access_log = access_log.filter(|file| logging::standard(file).is_none());
         self.path(Section::AccessLog, "file", access_log, log);
         let blocks = config.api.blocks.as_deref();
-        let own = Need::FileIn(Whose::Server);
+        let own = RequiredAccess::FileIn(AccessedBy::Server);
         self.path(Section::Api, "blocks", blocks, own);
         let history = config.history.as_ref().map(|history| &*history.path);
-        let folder = Need::Folder(Whose::Server);
+        let folder = RequiredAccess::Folder(AccessedBy::Server);
         self.path(Section::History, "path", history, folder);
         let snapshots = server.snapshots.as_deref();
         self.path(Section::Server, "snapshots", snapshots, folder);
@@ -100,9 +100,11 @@ impl<'c> Search<'c> {
         let base = super::checked::base_of(&self.config.file);
         for setting in &self.config.effective.settings {
             let files: Vec<&Path> = match &setting.value {
-                Some(Value::Secrets(list)) => list.iter().filter_map(file_of).collect(),
-                Some(Value::Certificates(list)) => list.iter().flat_map(files_of).collect(),
-                Some(Value::Text(path)) if setting.directive.name.ends_with("_file") => {
+                Some(DirectiveValue::Secrets(list)) => list.iter().filter_map(file_of).collect(),
+                Some(DirectiveValue::Certificates(list)) => {
+                    list.iter().flat_map(files_of).collect()
+                }
+                Some(DirectiveValue::Text(path)) if setting.directive.name.ends_with("_file") => {
                     match setting.directive.name {
                         "log_file" => continue,
                         _ => vec![Path::new(path)],
@@ -111,23 +113,23 @@ impl<'c> Search<'c> {
                 _ => continue,
             };
             for file in files {
-                self.judge(Some(setting), &base.join(file), Need::Secret);
+                self.check_access(Some(setting), &base.join(file), RequiredAccess::Secret);
             }
         }
     }
 
-    fn path(&mut self, section: Section, name: &str, path: Option<&Path>, need: Need) {
+    fn path(&mut self, section: Section, name: &str, path: Option<&Path>, need: RequiredAccess) {
         if let Some(path) = path {
             let setting = self.setting(section, name);
-            self.judge(setting, path, need);
+            self.check_access(setting, path, need);
         }
     }
 
-    fn judge(&mut self, setting: Option<&'c Setting>, path: &Path, need: Need) {
+    fn check_access(&mut self, setting: Option<&'c Setting>, path: &Path, need: RequiredAccess) {
         let fault = match need {
-            Need::Secret => self.unreadable(path),
-            Need::FileIn(whose) => self.unwritable_file(path, whose),
-            Need::Folder(whose) => self.unwritable_folder(path, whose),
+            RequiredAccess::Secret => self.unreadable(path),
+            RequiredAccess::FileIn(whose) => self.unwritable_file(path, whose),
+            RequiredAccess::Folder(whose) => self.unwritable_folder(path, whose),
         };
         if let Some(fault) = fault {
             self.add(setting, fault);
@@ -135,21 +137,21 @@ impl<'c> Search<'c> {
     }
 
     fn unreadable(&self, file: &Path) -> Option<String> {
-        match self.may(file, Right::Read, Whose::Server) {
+        match self.may(file, AccessRight::Read, AccessedBy::Server) {
             true => None,
-            false => Some(self.refusal("read", file, Whose::Server)),
+            false => Some(self.refusal("read", file, AccessedBy::Server)),
         }
     }
 
-    fn unwritable_file(&self, file: &Path, whose: Whose) -> Option<String> {
+    fn unwritable_file(&self, file: &Path, whose: AccessedBy) -> Option<String> {
         // An existing log is written by the server process, whichever user made it.
-        if file.is_file() && !self.may(file, Right::Write, Whose::Server) {
-            return Some(self.refusal("write", file, Whose::Server));
+        if file.is_file() && !self.may(file, AccessRight::Write, AccessedBy::Server) {
+            return Some(self.refusal("write", file, AccessedBy::Server));
         }
         self.unwritable_folder(file.parent()?, whose)
     }
 
-    fn unwritable_folder(&self, folder: &Path, whose: Whose) -> Option<String> {
+    fn unwritable_folder(&self, folder: &Path, whose: AccessedBy) -> Option<String> {
         let there = folder.ancestors().find(|folder| folder.exists());
         if there != Some(folder) && made_by_systemd(folder) {
             return None;
@@ -159,29 +161,29 @@ impl<'c> Search<'c> {
             None => Path::new("."),
         };
         let may = |right| self.may(folder, right, whose);
-        match may(Right::Write) && may(Right::Enter) {
+        match may(AccessRight::Write) && may(AccessRight::Enter) {
             true => None,
             false => Some(self.refusal("make files in", folder, whose)),
         }
     }
 
-    fn may(&self, path: &Path, right: Right, whose: Whose) -> bool {
+    fn may(&self, path: &Path, right: AccessRight, whose: AccessedBy) -> bool {
         match &self.account {
-            Some(account) if whose == Whose::Server => account.may_reach(path, right),
+            Some(account) if whose == AccessedBy::Server => account.may_reach(path, right),
             _ => {
                 let rights = match right {
-                    Right::Read => Access::READ_OK,
-                    Right::Write => Access::WRITE_OK,
-                    Right::Enter => Access::EXEC_OK,
+                    AccessRight::Read => Access::READ_OK,
+                    AccessRight::Write => Access::WRITE_OK,
+                    AccessRight::Enter => Access::EXEC_OK,
                 };
                 access(path, rights).is_ok()
             }
         }
     }
 
-    fn refusal(&self, what: &str, path: &Path, whose: Whose) -> String {
+    fn refusal(&self, what: &str, path: &Path, whose: AccessedBy) -> String {
         let who = match &self.account {
-            Some(_) if whose == Whose::Server => "server.user",
+            Some(_) if whose == AccessedBy::Server => "server.user",
             _ => "this user",
         };
         let path_shown = path.display();
@@ -203,7 +205,7 @@ impl<'c> Search<'c> {
 
     fn add(&mut self, setting: Option<&Setting>, why: String) {
         let place = setting.and_then(|setting| match setting.origin {
-            Origin::Line(line) => Some(Place { line, column: 1 }),
+            Origin::Line(line) => Some(SourceLocation { line, column: 1 }),
             Origin::Default => None,
         });
         let name = setting.map_or("", |setting| setting.directive.name);

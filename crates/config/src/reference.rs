@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use crate::generated_page::assert_page_is_current;
 
-use super::directives::{Change, Default, Directive, Section};
+use super::directives::{DefaultValue, Directive, ReloadEffect, Section};
 
 /// The whole page.
 pub(super) fn page() -> String {
@@ -53,16 +53,16 @@ fn entry(page: &mut String, directive: &Directive) {
 
 fn default_of(directive: &Directive) -> String {
     match directive.default {
-        Default::Required => "none, it has to be set".to_owned(),
-        Default::Unset(meaning) => format!("not set: {meaning}"),
-        Default::Toml(text) => format!("`{text}`"),
+        DefaultValue::Required => "none, it has to be set".to_owned(),
+        DefaultValue::Unset(meaning) => format!("not set: {meaning}"),
+        DefaultValue::Toml(text) => format!("`{text}`"),
     }
 }
 
 fn change_of(directive: &Directive) -> &'static str {
     match directive.change {
-        Change::Reload => "reload",
-        Change::Restart => "restart",
+        ReloadEffect::Reload => "reload",
+        ReloadEffect::Restart => "restart",
     }
 }
 

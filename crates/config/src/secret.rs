@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Clone, PartialEq, Eq)]
 pub enum SecretSource {
     /// In the configuration itself.
-    Here(Secret),
+    Here(SecretValue),
     /// In a file of its own: all of its text but a newline at the end.
     File(PathBuf),
     /// In a variable of the supervisor's environment.
@@ -26,9 +26,9 @@ impl fmt::Debug for SecretSource {
 
 /// A value that must not be seen in logs or output.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct SecretValue(String);
 
-impl Secret {
+impl SecretValue {
     /// Keeps `text` out of sight.
     pub fn new(text: String) -> Self {
         Self(text)
@@ -40,7 +40,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("\"****\"")
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use veche_frontends::journal::{Entry, Session};
+use veche_frontends::access_log_buffer::{AccessLogEntry, SessionSummary};
 use veche_proto::http::encoded_path;
 
 /// What `format = "text"` stands for.
@@ -17,18 +17,18 @@ const TEXT: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $stat
                     \"$http_user_agent\" $request_time $close_code $messages_received $messages_sent";
 
 /// A field: its name, what it is, and how it is found.
-pub(crate) struct Field {
+pub(crate) struct TemplateField {
     pub name: &'static str,
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "a test writes the guide's table from it")
     )]
     pub doc: &'static str,
-    read: fn(&Entry) -> Found,
+    read: fn(&AccessLogEntry) -> FieldSource,
 }
 
 /// What a field holds.
-enum Found {
+enum FieldSource {
     Nothing,
     /// Of ours: nothing in it has to be escaped.
     Own(String),
@@ -39,7 +39,7 @@ enum Found {
     Seconds(u64),
 }
 
-impl<T: AsRef<str>> From<Option<T>> for Found {
+impl<T: AsRef<str>> From<Option<T>> for FieldSource {
     fn from(text: Option<T>) -> Self {
         match text {
             Some(text) if !text.as_ref().is_empty() => Self::Text(text.as_ref().to_owned()),
@@ -48,31 +48,35 @@ impl<T: AsRef<str>> From<Option<T>> for Found {
     }
 }
 
-const fn field(name: &'static str, doc: &'static str, read: fn(&Entry) -> Found) -> Field {
-    Field { name, doc, read }
+const fn field(
+    name: &'static str,
+    doc: &'static str,
+    read: fn(&AccessLogEntry) -> FieldSource,
+) -> TemplateField {
+    TemplateField { name, doc, read }
 }
 
 /// All of them, in the order in which JSON has them.
-pub(crate) static FIELDS: &[Field] = &[
+pub(crate) static FIELDS: &[TemplateField] = &[
     field(
         "time_iso8601",
         "when it ended, UTC: `2026-03-01T12:00:00.123Z`",
-        |e| Found::Own(humantime::format_rfc3339_millis(ended(e)).to_string()),
+        |e| FieldSource::Own(humantime::format_rfc3339_millis(ended(e)).to_string()),
     ),
     field(
         "time_local",
         "the same as nginx and Apache write it, in UTC: `01/Mar/2026:12:00:00 +0000`",
-        |e| Found::Own(common_time(e)),
+        |e| FieldSource::Own(common_time(e)),
     ),
     field(
         "remote_addr",
         "the client's address; behind a trusted proxy the one that it names",
-        |e| Found::from(e.client.map(|client| client.to_string())),
+        |e| FieldSource::from(e.client.map(|client| client.to_string())),
     ),
     field(
         "remote_user",
         "the user, where the route has an `identity`",
-        |e| Found::from(e.user.as_deref()),
+        |e| FieldSource::from(e.user.as_deref()),
     ),
     field(
         "request",
@@ -80,47 +84,47 @@ pub(crate) static FIELDS: &[Field] = &[
         |e| {
             let version = if e.is_http10 { "1.0" } else { "1.1" };
             match e.method.is_empty() {
-                true => Found::Nothing,
+                true => FieldSource::Nothing,
                 false => {
                     let path = encoded_path(&e.path);
-                    Found::Text(format!("{} {path} HTTP/{version}", e.method))
+                    FieldSource::Text(format!("{} {path} HTTP/{version}", e.method))
                 }
             }
         },
     ),
     field("request_method", "the method", |e| {
-        Found::from(Some(&e.method))
+        FieldSource::from(Some(&e.method))
     }),
     field(
         "uri",
         "the path that the request was routed by, decoded, without a query",
-        |e| Found::from(Some(&e.path)),
+        |e| FieldSource::from(Some(&e.path)),
     ),
     field("host", "the name that the client asked for", |e| {
-        Found::from(Some(&e.host))
+        FieldSource::from(Some(&e.host))
     }),
     field("route", "the `path` of the route that it led to", |e| {
-        Found::from(e.route.as_ref().map(|route| &route.path))
+        FieldSource::from(e.route.as_ref().map(|route| &route.path))
     }),
     field(
         "status",
         "the answer's status; 101 is a WebSocket, 499 a client that left before the answer",
-        |e| Found::Number(u64::from(e.status)),
+        |e| FieldSource::Number(u64::from(e.status)),
     ),
     field(
         "request_time",
         "how long it took, in seconds: until the answer was written, or the session ended",
-        |e| Found::Seconds(e.lasted_ms),
+        |e| FieldSource::Seconds(e.duration_ms),
     ),
     field(
         "bytes_received",
         "bytes of the request; of a session, of its messages",
-        |e| Found::Number(e.bytes_in),
+        |e| FieldSource::Number(e.bytes_in),
     ),
     field(
         "bytes_sent",
         "bytes of the answer, its head included; of a session, of its messages",
-        |e| Found::Number(e.bytes_out),
+        |e| FieldSource::Number(e.bytes_out),
     ),
     field(
         "messages_received",
@@ -136,26 +140,28 @@ pub(crate) static FIELDS: &[Field] = &[
         |e| of_session(e, |session| session.close_code.map_or(0, u64::from)),
     ),
     field("http_referer", "`Referer`, without its query", |e| {
-        Found::from(Some(&e.referer))
+        FieldSource::from(Some(&e.referer))
     }),
     field("http_user_agent", "`User-Agent`", |e| {
-        Found::from(Some(&e.user_agent))
+        FieldSource::from(Some(&e.user_agent))
     }),
 ];
 
-fn of_session(entry: &Entry, read: fn(&Session) -> u64) -> Found {
+fn of_session(entry: &AccessLogEntry, read: fn(&SessionSummary) -> u64) -> FieldSource {
     entry
         .session
         .as_ref()
-        .map_or(Found::Nothing, |session| Found::Number(read(session)))
+        .map_or(FieldSource::Nothing, |session| {
+            FieldSource::Number(read(session))
+        })
 }
 
-fn ended(entry: &Entry) -> std::time::SystemTime {
+fn ended(entry: &AccessLogEntry) -> std::time::SystemTime {
     UNIX_EPOCH + Duration::from_millis(entry.ended_ms)
 }
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT` in another order.
-fn common_time(entry: &Entry) -> String {
+fn common_time(entry: &AccessLogEntry) -> String {
     let date = httpdate::fmt_http_date(ended(entry));
     let part = |from: usize, to: usize| date.get(from..to).unwrap_or_default();
     format!(
@@ -173,12 +179,12 @@ pub enum Template {
     /// An object with every field that has a value
     Json,
     /// Words and fields in the order of the template
-    Text(Vec<Piece>),
+    Text(Vec<TemplatePart>),
 }
 
 /// A part of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum TemplatePart {
     Words(String),
     /// By its place in [`FIELDS`], and whether it stands between quotation marks.
     Field(usize, bool),
@@ -206,7 +212,7 @@ impl Template {
             let (words, after) = (&rest[..at], &rest[at + 1..]);
             is_quoted ^= words.matches('"').count() % 2 == 1;
             if !words.is_empty() {
-                pieces.push(Piece::Words(words.to_owned()));
+                pieces.push(TemplatePart::Words(words.to_owned()));
             }
             let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
             let end = after.find(|c| !is_name(c)).unwrap_or(after.len());
@@ -216,24 +222,24 @@ impl Template {
                 let near = hint(name, known());
                 return Err(format!("there is no field ${name}{near}"));
             };
-            pieces.push(Piece::Field(index, is_quoted));
+            pieces.push(TemplatePart::Field(index, is_quoted));
             rest = &after[end..];
         }
         if !rest.is_empty() {
-            pieces.push(Piece::Words(rest.to_owned()));
+            pieces.push(TemplatePart::Words(rest.to_owned()));
         }
         Ok(Self::Text(pieces))
     }
 
     /// Writes an entry, without a newline.
-    pub fn write(&self, entry: &Entry, out: &mut Vec<u8>) {
+    pub fn write(&self, entry: &AccessLogEntry, out: &mut Vec<u8>) {
         match self {
             Self::Json => write_json(entry, out),
             Self::Text(pieces) => {
                 for piece in pieces {
                     match piece {
-                        Piece::Words(words) => out.extend_from_slice(words.as_bytes()),
-                        Piece::Field(index, is_quoted) => {
+                        TemplatePart::Words(words) => out.extend_from_slice(words.as_bytes()),
+                        TemplatePart::Field(index, is_quoted) => {
                             let found = (FIELDS[*index].read)(entry);
                             write_text(&found, *is_quoted, out);
                         }
@@ -251,14 +257,14 @@ fn hint(name: &str, known: impl Iterator<Item = &'static str>) -> String {
     }
 }
 
-fn write_text(found: &Found, is_quoted: bool, out: &mut Vec<u8>) {
+fn write_text(found: &FieldSource, is_quoted: bool, out: &mut Vec<u8>) {
     // A Vec takes every write.
     let _ = match found {
-        Found::Nothing => out.write_all(b"-"),
-        Found::Own(text) => out.write_all(text.as_bytes()),
-        Found::Number(number) => write!(out, "{number}"),
-        Found::Seconds(ms) => write!(out, "{}.{:03}", ms / 1000, ms % 1000),
-        Found::Text(text) => {
+        FieldSource::Nothing => out.write_all(b"-"),
+        FieldSource::Own(text) => out.write_all(text.as_bytes()),
+        FieldSource::Number(number) => write!(out, "{number}"),
+        FieldSource::Seconds(ms) => write!(out, "{}.{:03}", ms / 1000, ms % 1000),
+        FieldSource::Text(text) => {
             for &byte in text.as_bytes() {
                 match byte {
                     // Between quotation marks a space ends nothing.
@@ -277,14 +283,14 @@ fn escape(byte: u8, out: &mut Vec<u8>) {
     let _ = write!(out, "\\x{byte:02X}");
 }
 
-fn write_json(entry: &Entry, out: &mut Vec<u8>) {
+fn write_json(entry: &AccessLogEntry, out: &mut Vec<u8>) {
     let mut object = Map::new();
     for field in FIELDS {
         let value = match (field.read)(entry) {
-            Found::Nothing => continue,
-            Found::Own(text) | Found::Text(text) => Value::String(text),
-            Found::Number(number) => Value::from(number),
-            Found::Seconds(ms) => Value::from(ms as f64 / 1000.0),
+            FieldSource::Nothing => continue,
+            FieldSource::Own(text) | FieldSource::Text(text) => Value::String(text),
+            FieldSource::Number(number) => Value::from(number),
+            FieldSource::Seconds(ms) => Value::from(ms as f64 / 1000.0),
         };
         object.insert(field.name.to_owned(), value);
     }
@@ -324,7 +330,7 @@ impl serde_json::ser::Formatter for Ascii {
 mod tests {
     use super::*;
 
-    fn line(format: &str, entry: &Entry) -> String {
+    fn line(format: &str, entry: &AccessLogEntry) -> String {
         let mut out = Vec::new();
         Template::parse(format)
             .expect("a template")
@@ -332,11 +338,11 @@ mod tests {
         String::from_utf8(out).expect("ASCII")
     }
 
-    fn request() -> Entry {
-        let mut entry = Entry::default();
+    fn request() -> AccessLogEntry {
+        let mut entry = AccessLogEntry::default();
         entry.client = Some([192, 0, 2, 7].into());
         entry.ended_ms = 1_772_366_400_123;
-        entry.lasted_ms = 1_042;
+        entry.duration_ms = 1_042;
         entry.path = "/a".into();
         entry.method = "GET".into();
         entry.status = 200;
@@ -345,11 +351,11 @@ mod tests {
         entry
     }
 
-    fn session() -> Entry {
+    fn session() -> AccessLogEntry {
         let mut entry = request();
         entry.status = 101;
         entry.user = Some("ann".into());
-        entry.session = Some(Session {
+        entry.session = Some(SessionSummary {
             messages_in: 2,
             messages_out: 3,
             close_code: Some(1001),
@@ -367,7 +373,7 @@ mod tests {
             line("text", &session()),
             "192.0.2.7 - ann [01/Mar/2026:12:00:00 +0000] \"GET /a HTTP/1.1\" 101 120 \"-\" \"-\" 1.042 1001 2 3"
         );
-        assert!(line("text", &Entry::default()).starts_with("- - - ["));
+        assert!(line("text", &AccessLogEntry::default()).starts_with("- - - ["));
     }
 
     #[test]
@@ -434,7 +440,7 @@ mod tests {
              A test generates this page; `VECHE_BLESS=1 cargo test -p veche-config fields` updates it.\n\n\
              | field | meaning |\n|---|---|\n",
         );
-        for Field { name, doc, .. } in FIELDS {
+        for TemplateField { name, doc, .. } in FIELDS {
             page.push_str(&format!("| `${name}` | {doc} |\n"));
         }
         page.push_str(&format!(

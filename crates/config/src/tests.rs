@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use veche_frontends::registry::protocol;
-use veche_logging::{Log, LogFormat, LogLevel};
+use veche_logging::{LogFormat, LogLevel, LogSettings};
 
-use super::checked::{CertificateFacts, World, check};
-use super::directives::{self, Default, Section};
+use super::checked::{CertificateFacts, Environment, check};
+use super::directives::{self, DefaultValue, Section};
 use super::hooks::RouteHooks;
 use super::identity::KeySource;
 use super::raw::default_of;
@@ -30,7 +30,7 @@ mod tls;
 use apps::APPS;
 
 /// Checks `text` as /etc/veche/veche.toml on a machine that has a few folders and scripts.
-fn checked(text: &str) -> Result<Config, Report> {
+fn checked(text: &str) -> Result<Config, ProblemReport> {
     let folders = [
         "/",
         "/srv/www",
@@ -51,7 +51,7 @@ fn checked(text: &str) -> Result<Config, Report> {
     check(
         Path::new("/etc/veche/veche.toml"),
         text,
-        &World {
+        &Environment {
             is_folder: &is_folder,
             is_file: &is_file,
             // One is a link to a folder that is not to be served.
@@ -81,7 +81,7 @@ fn checked(text: &str) -> Result<Config, Report> {
             secret: &|source| match source {
                 SecretSource::Here(secret) => Ok(secret.clone()),
                 SecretSource::File(path) if path.to_string_lossy().ends_with("key") => {
-                    Ok(Secret::new("a-key-from-a-file-of-its-own".to_owned()))
+                    Ok(SecretValue::new("a-key-from-a-file-of-its-own".to_owned()))
                 }
                 SecretSource::File(path) => {
                     Err(format!("{}: there is no such file", path.display()))
@@ -183,7 +183,7 @@ fn a_full_file() {
     let config = good(FULL);
     assert_eq!(config.warnings, []);
     assert_eq!(config.server.workers.resolve(64), 4);
-    assert_eq!(config.server.io, Io::Epoll);
+    assert_eq!(config.server.io, IoBackend::Epoll);
     assert_eq!(config.server.log.level, LogLevel::Debug);
     assert_eq!(config.server.log.format, LogFormat::Json);
     assert_eq!(
@@ -194,13 +194,15 @@ fn a_full_file() {
     assert_eq!(config.listeners.len(), 3);
     assert_eq!(config.listeners[1].name.as_deref(), Some("back"));
     assert_eq!(
-        config.listener(Role::Push).map(|listener| listener.index),
+        config
+            .listener(ListenerRole::Push)
+            .map(|listener| listener.index),
         Some(2)
     );
     let [events, files, echo] = config.routes.as_slice() else {
         panic!("three routes")
     };
-    let websocket = WebSocket {
+    let websocket = WebSocketConfig {
         origins: vec![
             OriginRule::Exact("https://app.example:8443".to_owned()),
             OriginRule::Subdomains {
@@ -210,7 +212,7 @@ fn a_full_file() {
             },
             OriginRule::SameHost,
         ],
-        compression: Compression::Takeover,
+        compression: CompressionMode::Takeover,
         message_bytes_max: 1_024,
         fragments_max: 65_536,
         inflate_ratio_max: Some(200),
@@ -224,10 +226,10 @@ fn a_full_file() {
     ];
     assert_eq!(
         events.handler,
-        Handler::Session {
+        RouteHandler::Session {
             protocol: protocol("push").expect("it is registered"),
             app: None,
-            identity: Some(Identity::Cookie("user".to_owned())),
+            identity: Some(IdentitySource::Cookie("user".to_owned())),
             channels,
             hooks: RouteHooks::default(),
             websocket,
@@ -236,7 +238,7 @@ fn a_full_file() {
     assert_eq!((events.index, events.listeners.as_slice()), (0, &[0][..]));
     assert_eq!(
         files.handler,
-        Handler::Static {
+        RouteHandler::Static {
             root: StaticRoot::Folder("/srv/www".into()),
             precompressed: Vec::new(),
         }
@@ -252,7 +254,7 @@ fn a_full_file() {
         echo.handler
             .websocket()
             .map(|websocket| websocket.compression),
-        Some(Compression::On)
+        Some(CompressionMode::On)
     );
     assert_eq!(config.limits.connections, ConnectionCap::Count(20_000));
     assert_eq!(config.limits.connections_per_address, None);
@@ -268,7 +270,7 @@ fn a_full_file() {
 #[test]
 fn the_defaults() {
     let config = good(LISTEN);
-    let expected = Limits {
+    let expected = LimitsConfig {
         refuses_unknown_namespaces: false,
         connections: ConnectionCap::Auto,
         connections_per_address: None,
@@ -296,11 +298,11 @@ fn the_defaults() {
         headers_max: 64,
     };
     assert_eq!(config.limits, expected);
-    assert_eq!(config.server.workers, Workers::Auto);
+    assert_eq!(config.server.workers, WorkerCount::Auto);
     assert_eq!(config.server.control, Path::new("/etc/veche/veche.sock"));
     assert_eq!(
         config.server.log,
-        Log {
+        LogSettings {
             level: LogLevel::Info,
             format: LogFormat::Text,
             file: None,
@@ -312,9 +314,9 @@ fn the_defaults() {
     ))
     .routes
     .remove(0);
-    let websocket = WebSocket {
+    let websocket = WebSocketConfig {
         origins: vec![OriginRule::SameHost],
-        compression: Compression::Off,
+        compression: CompressionMode::Off,
         message_bytes_max: 64 << 10,
         fragments_max: 1_024,
         inflate_ratio_max: Some(200),
@@ -324,7 +326,7 @@ fn the_defaults() {
     };
     assert_eq!(
         route.handler,
-        Handler::Session {
+        RouteHandler::Session {
             protocol: protocol("echo").expect("it is registered"),
             app: None,
             identity: None,
@@ -338,7 +340,7 @@ fn the_defaults() {
 #[test]
 fn every_default_is_a_value_of_its_directive_and_is_written_as_it_is_read() {
     for directive in directives::all() {
-        if let Default::Toml(text) = directive.default {
+        if let DefaultValue::Toml(text) = directive.default {
             let value = default_of(directive).expect("there is one");
             assert_eq!(
                 value.to_string(),

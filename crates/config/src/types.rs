@@ -10,25 +10,25 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use veche_calls::SecretUrl;
-use veche_frontends::access::{Access, Networks};
-use veche_frontends::outbox::Keeping;
-use veche_frontends::pace::Pacing;
+use veche_frontends::access::{ListenerAccess, NetworkRules};
+use veche_frontends::outbox::DropPolicy;
 use veche_frontends::rate::Rate;
-use veche_frontends::registry::Protocol;
-use veche_frontends::route::Headers;
-use veche_frontends::static_files::Encoding;
-use veche_hub::{Recovery, Told};
-use veche_logging::{Log, Rotation};
+use veche_frontends::rate_limiter::RateLimits;
+use veche_frontends::registry::ClientProtocol;
+use veche_frontends::route::RouteHeaders;
+use veche_frontends::static_files::ContentCoding;
+use veche_hub::{EventLevel, RecoveryMode};
+use veche_logging::{LogSettings, Rotation};
 use veche_terminal::Problem;
 
 use crate::template::Template;
 
-use super::acme::{Acme, Ordered};
-use super::effective::Effective;
-use super::hooks::{Hooks, RouteHooks};
-use super::identity::{IdentityHook, Jwt, Pam};
-use super::names::{ChannelPattern, Identity, MethodSet, OriginRule, RoutePath};
-use super::secret::Secret;
+use super::acme::{AcmeCertificate, AcmeConfig};
+use super::effective::EffectiveConfig;
+use super::hooks::{HooksConfig, RouteHooks};
+use super::identity::{IdentityHookConfig, JwtConfig, PamConfig};
+use super::names::{ChannelPattern, IdentitySource, MethodSet, OriginRule, RoutePath};
+use super::secret::SecretValue;
 use super::value::WORKERS_MAX;
 
 /// A whole checked configuration.
@@ -37,56 +37,56 @@ pub struct Config {
     /// The file it came from, as the user named it.
     pub file: PathBuf,
     /// `[server]`
-    pub server: Server,
+    pub server: ServerConfig,
     /// `[[listen]]`, in the file's order; at least one.
-    pub listeners: Vec<Listener>,
+    pub listeners: Vec<ListenerConfig>,
     /// What routes with handler lua lead to: `[[app]]` in the file's order, then the scripts that routes name.
-    pub apps: Vec<App>,
+    pub apps: Vec<AppConfig>,
     /// `[[service]]`, in the file's order.
-    pub services: Vec<Service>,
+    pub services: Vec<ServiceConfig>,
     /// `[[route]]`, in the file's order; `routes[i].index == i`.
-    pub routes: Vec<Route>,
+    pub routes: Vec<RouteConfig>,
     /// `[[namespace]]`, in the file's order.
-    pub namespaces: Vec<Namespace>,
+    pub namespaces: Vec<NamespaceConfig>,
     /// `[history]`, if what channels remember is to be kept on disk.
     pub history: Option<HistoryStore>,
     /// `[access_log]`, if there is to be one.
-    pub access_log: Option<AccessLog>,
+    pub access_log: Option<AccessLogConfig>,
     /// `[limits]`
-    pub limits: Limits,
+    pub limits: LimitsConfig,
     /// `[acme]`
-    pub acme: Acme,
+    pub acme: AcmeConfig,
     /// `[jwt]`; `None` where it says nothing of keys, and then no route needs any.
-    pub jwt: Option<Jwt>,
+    pub jwt: Option<JwtConfig>,
     /// `None`: that of connections counts for subscriptions.
-    pub subscription_jwt: Option<Jwt>,
+    pub subscription_jwt: Option<JwtConfig>,
     /// `[identity_hook]`
-    pub identity_hook: IdentityHook,
+    pub identity_hook: IdentityHookConfig,
     /// Of `[events]`: the place in `apps` of the one that is told.
     pub listener: Option<usize>,
     /// `[hooks]`; `None`: nobody is asked.
-    pub hooks: Option<Hooks>,
+    pub hooks: Option<HooksConfig>,
     /// `[pam]`
-    pub pam: Pam,
+    pub pam: PamConfig,
     /// `[events]`; `None`: nobody is told what happens.
-    pub events: Option<Events>,
+    pub events: Option<EventsConfig>,
     /// `[api]`
-    pub api: Api,
+    pub api: ApiConfig,
     /// `[admin]`
-    pub admin: Admin,
+    pub admin: AdminConfig,
     /// The namespaces whose channels can be heard together.
     pub wildcards: Vec<String>,
     /// What is allowed but should be known: each goes to the log once, at start and at reload.
     pub warnings: Vec<Problem>,
     /// Every directive's value and where it came from.
-    pub effective: Effective,
+    pub effective: EffectiveConfig,
 }
 
 impl Config {
     /// This configuration as a running server can take it over: what needs a restart (listeners, workers, io,
     /// control, the folder of history, which channels are heard together) stays as it is in `running`, and routes are bound to the listeners that are there.
     pub fn on_top_of(mut self, running: &Self) -> Self {
-        self.server = Server {
+        self.server = ServerConfig {
             log: self.server.log,
             ..running.server.clone()
         };
@@ -116,12 +116,12 @@ impl Config {
     }
 
     /// The sections about tokens.
-    pub fn tokens(&self) -> impl Iterator<Item = &Jwt> {
+    pub fn tokens(&self) -> impl Iterator<Item = &JwtConfig> {
         self.jwt.iter().chain(&self.subscription_jwt)
     }
 
     /// The first listener with that role.
-    pub fn listener(&self, role: Role) -> Option<&Listener> {
+    pub fn listener(&self, role: ListenerRole) -> Option<&ListenerConfig> {
         self.listeners.iter().find(|listener| listener.role == role)
     }
 }
@@ -129,14 +129,14 @@ impl Config {
 /// The places of the listeners with that name, or else with that role.
 pub(crate) fn listeners_called<'l>(
     listen: &str,
-    listeners: impl Iterator<Item = (Option<&'l str>, Option<Role>)>,
+    listeners: impl Iterator<Item = (Option<&'l str>, Option<ListenerRole>)>,
 ) -> Vec<usize> {
     let role = match listen {
-        "public" => Some(Role::Public),
-        "internal" => Some(Role::Internal),
+        "public" => Some(ListenerRole::Public),
+        "internal" => Some(ListenerRole::Internal),
         _ => None,
     };
-    let wanted = |(name, its_role): (Option<&str>, Option<Role>)| match role {
+    let wanted = |(name, its_role): (Option<&str>, Option<ListenerRole>)| match role {
         Some(_) => its_role == role,
         None => name == Some(listen),
     };
@@ -169,13 +169,13 @@ pub enum Fsync {
 
 /// `[server]`: the process itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
+pub struct ServerConfig {
     /// How many workers there are.
-    pub workers: Workers,
+    pub workers: WorkerCount,
     /// The system's interface for input and output.
-    pub io: Io,
+    pub io: IoBackend,
     /// The server's own log.
-    pub log: Log,
+    pub log: LogSettings,
     /// Where the control socket is; `status`, `reload` and `stop` find the server by it.
     /// At most [`CONTROL_PATH_BYTES_MAX`] bytes long.
     pub control: PathBuf,
@@ -201,14 +201,14 @@ pub const CONTROL_PATH_BYTES_MAX: usize = 107;
 
 /// How many worker threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Workers {
+pub enum WorkerCount {
     /// One per core that this process may use.
     Auto,
     /// So many; at most [`WORKERS_MAX`].
     Count(NonZeroU16),
 }
 
-impl Workers {
+impl WorkerCount {
     /// The number to start when the process may use `cores` cores.
     pub fn resolve(self, cores: usize) -> u16 {
         match self {
@@ -222,7 +222,7 @@ impl Workers {
 
 /// The back end of the worker loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Io {
+pub enum IoBackend {
     /// The best that works on this machine.
     Auto,
     /// Readiness: works everywhere.
@@ -235,7 +235,7 @@ pub enum Io {
 
 /// `[access_log]`: what is written of requests and sessions, and where.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AccessLog {
+pub struct AccessLogConfig {
     /// Where its lines are written.
     pub file: PathBuf,
     /// What its lines look like.
@@ -250,7 +250,7 @@ pub struct AccessLog {
 
 /// `[[listen]]`: an address and who is expected there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listener {
+pub struct ListenerConfig {
     /// Its place in [`Config::listeners`].
     pub index: usize,
     /// For routes that name the listeners they belong to.
@@ -258,14 +258,14 @@ pub struct Listener {
     /// Port 0: the system picks a free one at start.
     pub address: SocketAddr,
     /// Which requests it answers.
-    pub role: Role,
+    pub role: ListenerRole,
     /// `None`: what is spoken there is not sealed.
-    pub tls: Option<Tls>,
+    pub tls: Option<ListenerTls>,
     /// Who may come.
-    pub access: Access,
+    pub access: ListenerAccess,
 }
 
-impl Listener {
+impl ListenerConfig {
     /// What routes, metrics and people call it.
     pub fn label(&self) -> String {
         self.name
@@ -276,20 +276,20 @@ impl Listener {
 
 /// TLS on a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tls {
+pub struct ListenerTls {
     /// At least one.
-    pub certificates: Vec<CertificateFrom>,
+    pub certificates: Vec<CertificateOrigin>,
     /// `None`: clients are not asked for certificates.
     pub clients: Option<ClientCertificates>,
 }
 
 /// Where a certificate comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CertificateFrom {
+pub enum CertificateOrigin {
     /// It is there.
     Files(PairFiles),
     /// It is ordered.
-    Acme(Ordered),
+    Acme(AcmeCertificate),
 }
 
 /// The files of a certificate and of its key.
@@ -312,7 +312,7 @@ pub struct ClientCertificates {
 
 /// Who is expected on a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ListenerRole {
     /// Browsers and other clients: HTTP and WebSocket by the routes.
     Public,
     /// The back end and the operator: `/api/*`, `/health`, `/metrics`, and routes that name it.
@@ -321,7 +321,7 @@ pub enum Role {
     Push,
 }
 
-impl fmt::Display for Role {
+impl fmt::Display for ListenerRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Public => "public",
@@ -333,7 +333,7 @@ impl fmt::Display for Role {
 
 /// `[[app]]`, or the script of one or several routes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct App {
+pub struct AppConfig {
     /// Of an `[[app]]` its name; else the script as the route has it.
     pub name: String,
     /// A file that was there when the configuration was checked.
@@ -352,18 +352,18 @@ pub struct App {
 
 /// `[[service]]`: work without clients.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Service {
+pub struct ServiceConfig {
     /// What is run; its name is unlike those of apps.
-    pub app: App,
+    pub app: AppConfig,
     /// At least 1.
     pub instances: u32,
     /// What happens when an instance ends.
-    pub restart: Restart,
+    pub restart: RestartPolicy,
 }
 
 /// When a service whose `run` is over begins again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restart {
+pub enum RestartPolicy {
     /// An instance that failed is started again.
     OnFailure,
     /// An instance that ended is started again, whether it failed or not.
@@ -374,7 +374,7 @@ pub enum Restart {
 
 /// `[[route]]`: which requests a handler gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
+pub struct RouteConfig {
     /// Its place in [`Config::routes`].
     pub index: usize,
     /// The requests that it is for.
@@ -387,11 +387,11 @@ pub struct Route {
     /// when they wait for a restart.
     pub listeners: Vec<usize>,
     /// Whose requests are answered, by the client's address.
-    pub networks: Networks,
+    pub networks: NetworkRules,
     /// Headers that its answers have in addition.
-    pub headers: Option<Headers>,
+    pub headers: Option<RouteHeaders>,
     /// What answers these requests.
-    pub handler: Handler,
+    pub handler: RouteHandler,
 }
 
 /// Who answers on a route, with what only that handler knows.
@@ -400,48 +400,48 @@ pub struct Route {
     clippy::large_enum_variant,
     reason = "there are as many as routes, and most are sessions"
 )]
-pub enum Handler {
+pub enum RouteHandler {
     /// Sessions of a client protocol.
     Session {
         /// Which.
-        protocol: &'static Protocol,
+        protocol: &'static ClientProtocol,
         /// Its place in [`Config::apps`], if one decides on clients' commands.
         app: Option<usize>,
         /// Where the user's name comes from, if the protocol has users.
-        identity: Option<Identity>,
+        identity: Option<IdentitySource>,
         /// Channels that clients may subscribe to in their handshake.
         channels: Vec<ChannelPattern>,
         /// The hooks that it has of its own.
         hooks: RouteHooks,
         /// The options of its connections.
-        websocket: WebSocket,
+        websocket: WebSocketConfig,
     },
     /// Files.
     Static {
         /// Where the files come from.
         root: StaticRoot,
         /// The codings in which files may lie prepared, the preferred one first; each at most once.
-        precompressed: Vec<Encoding>,
+        precompressed: Vec<ContentCoding>,
     },
     /// The server API, beside the one that internal listeners have anyway.
     Api {
         /// The options of its connections.
-        websocket: WebSocket,
+        websocket: WebSocketConfig,
     },
     /// An application.
     Lua {
         /// Its place in [`Config::apps`].
         app: usize,
         /// Where the user's name comes from.
-        identity: Identity,
+        identity: IdentitySource,
         /// The options of its connections.
-        websocket: WebSocket,
+        websocket: WebSocketConfig,
     },
 }
 
-impl Handler {
+impl RouteHandler {
     /// Who clients are, where that is asked.
-    pub fn identity(&self) -> Option<&Identity> {
+    pub fn identity(&self) -> Option<&IdentitySource> {
         match self {
             Self::Session { identity, .. } => identity.as_ref(),
             Self::Lua { identity, .. } => Some(identity),
@@ -450,7 +450,7 @@ impl Handler {
     }
 
     /// The options of the WebSockets that this handler opens, if it opens any.
-    pub fn websocket(&self) -> Option<&WebSocket> {
+    pub fn websocket(&self) -> Option<&WebSocketConfig> {
         match self {
             Self::Session { websocket, .. }
             | Self::Api { websocket }
@@ -462,11 +462,11 @@ impl Handler {
 
 /// What a route allows on its WebSockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebSocket {
+pub struct WebSocketConfig {
     /// A browser's `Origin` has to match one of these; never empty.
     pub origins: Vec<OriginRule>,
     /// Whether messages are compressed.
-    pub compression: Compression,
+    pub compression: CompressionMode,
     /// The longest message, inflated.
     pub message_bytes_max: u64,
     /// The most frames a message may come in.
@@ -474,20 +474,20 @@ pub struct WebSocket {
     /// How far a compressed message may be inflated; `None`: as far as it may be long.
     pub inflate_ratio_max: Option<u32>,
     /// How fast one client may speak; `None`: as fast as it is worked on.
-    pub pacing: Option<Pacing>,
+    pub pacing: Option<RateLimits>,
     /// What a client gets that reads too slowly for all; `None`: it is closed.
-    pub keeping: Option<Keeping>,
+    pub keeping: Option<DropPolicy>,
     /// Whether a client is told the place of each publication.
     pub has_positions: bool,
 }
 
 /// `[[namespace]]`: the options of channels of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Namespace {
+pub struct NamespaceConfig {
     /// What stands before the `:`; `""` for channels without one, `"#"` for those of users; or a pattern.
     pub name: String,
     /// `None`: channels of it remember nothing.
-    pub history: Option<History>,
+    pub history: Option<HistoryConfig>,
     /// What its channels may remember together; `None`: they share what is left.
     pub history_bytes: Option<u64>,
     /// Whether channels know who is there.
@@ -497,22 +497,22 @@ pub struct Namespace {
     /// Whether clients get joins and leaves without asking.
     pub force_push_join_leave: bool,
     /// What the back end is told of them.
-    pub told: Told,
+    pub told: EventLevel,
     /// How long a user who has gone may come back; 0: not at all.
     pub leave_delay: Duration,
     /// Whether clients may be told differences alone.
-    pub differences: veche_hub::Differences,
+    pub differences: veche_hub::DeltaMode,
     /// Whether clients may say which tags a publication has to have for them.
     pub tags_filter: bool,
     /// What clients may do there by themselves.
-    pub access: veche_hub::Access,
+    pub access: veche_hub::ChannelAccess,
     /// Whether who reads too slowly misses what is published, rather than being disconnected.
     pub slow_miss: bool,
 }
 
 /// What channels of a namespace remember.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct History {
+pub struct HistoryConfig {
     /// Publications of one channel; at least 1.
     pub size: u32,
     /// How long a publication is kept.
@@ -520,12 +520,12 @@ pub struct History {
     /// Not less than `ttl`.
     pub position_ttl: Duration,
     /// What a subscriber that comes back receives.
-    pub recovery: Recovery,
+    pub recovery: RecoveryMode,
 }
 
 /// permessage-deflate (RFC 7692) on a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
+pub enum CompressionMode {
     /// Messages are not compressed.
     Off,
     /// Agreed to without context takeover.
@@ -545,7 +545,7 @@ pub enum StaticRoot {
 
 /// `[limits]`: what one client, and all of them, may take. In each `Option`, `None` is "off".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct LimitsConfig {
     /// Channels of namespaces that the file does not name are errors.
     pub refuses_unknown_namespaces: bool,
     /// How many connections there may be at a time.
@@ -620,7 +620,7 @@ pub enum MemoryLimit {
 
 /// `[api]`: the server API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Api {
+pub struct ApiConfig {
     /// Where it is written down who is not let in.
     pub blocks: Option<PathBuf>,
     /// Fields of calls that are not known mean nothing; otherwise they are errors.
@@ -628,18 +628,18 @@ pub struct Api {
     /// Of publications, for each key; `None`: as fast as they are worked on.
     pub publish_rate: Option<Rate>,
     /// Any one of them opens the API; with none, none is asked for, which only listeners on loopback may do.
-    pub keys: Vec<Secret>,
+    pub keys: Vec<SecretValue>,
     /// The files that some of them were read from.
     pub files: Vec<PathBuf>,
 }
 
 /// `[events]`: who is told what happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Events {
+pub struct EventsConfig {
     /// Where the events are sent.
     pub url: SecretUrl,
     /// What requests are signed with; with none they are not.
-    pub secrets: Vec<Secret>,
+    pub secrets: Vec<SecretValue>,
     /// The files that some of them were read from.
     pub files: Vec<PathBuf>,
     /// From the request to the whole answer.
@@ -652,9 +652,9 @@ pub struct Events {
 
 /// `[admin]`: the operator's page on internal listeners.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Admin {
+pub struct AdminConfig {
     /// Any one of them opens it; with none there is no page.
-    pub keys: Vec<Secret>,
+    pub keys: Vec<SecretValue>,
     /// The files that some of them were read from.
     pub files: Vec<PathBuf>,
 }

@@ -13,14 +13,14 @@ use veche_terminal::{
 };
 
 use super::rates::{format_rate, parse_rate};
-use super::secret::{Secret, SecretSource};
+use super::secret::{SecretSource, SecretValue};
 
 /// The most workers: mailboxes grow with its square.
 pub const WORKERS_MAX: u16 = 256;
 
 /// The type of a directive with its range.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum DirectiveKind {
     /// A whole number, or one of some words.
     Integer {
         min: u64,
@@ -77,7 +77,7 @@ pub(crate) enum Kind {
 
 /// A value of the right type and within its range.
 #[derive(Clone, PartialEq)]
-pub(crate) enum Value {
+pub(crate) enum DirectiveValue {
     Off,
     Word(&'static str),
     Flag(bool),
@@ -98,7 +98,7 @@ pub(crate) enum Value {
 /// Whether channels can have it.
 fn is_namespace(name: &str) -> bool {
     if name.starts_with('/') {
-        return veche_hub::Pattern::new(name).is_ok();
+        return veche_hub::PathPattern::new(name).is_ok();
     }
     let is_plain = !name.contains([':', '#']) && !name.contains(char::is_control);
     name.len() < veche_hub::NAME_BYTES_MAX && (is_plain || name == veche_hub::USERS)
@@ -113,89 +113,93 @@ pub(crate) enum CertificateSource {
     Acme(Vec<String>),
 }
 
-impl Kind {
+impl DirectiveKind {
     /// Takes what TOML has; the error is the rest of "expected …".
-    pub(crate) fn read(&self, found: &DeValue<'_>) -> Result<Value, String> {
+    pub(crate) fn read(&self, found: &DeValue<'_>) -> Result<DirectiveValue, String> {
         if let Self::Certificates = self {
-            return self.certificates(found).map(Value::Certificates);
+            return self.certificates(found).map(DirectiveValue::Certificates);
         }
         if let Self::Pairs { .. } = self {
-            return self.pairs(found).map(Value::Pairs);
+            return self.pairs(found).map(DirectiveValue::Pairs);
         }
         self.accept(found).ok_or_else(|| self.refusal(found))
     }
 
-    fn accept(&self, found: &DeValue<'_>) -> Option<Value> {
+    fn accept(&self, found: &DeValue<'_>) -> Option<DirectiveValue> {
         let text = found.as_str();
         let number = number_of(found);
         match *self {
             Self::Integer { words, .. } if words.contains(&"off") && number == Some(0) => {
-                Some(Value::Off)
+                Some(DirectiveValue::Off)
             }
             Self::Integer { min, max, words } => match number {
                 Some(number) => (min..=max)
                     .contains(&number)
-                    .then_some(Value::Integer(number)),
+                    .then_some(DirectiveValue::Integer(number)),
                 None => word_of(words, text?),
             },
             Self::Duration { min, max, off } => {
                 let duration = match (text, number) {
-                    (Some("off"), _) if off => return Some(Value::Off),
+                    (Some("off"), _) if off => return Some(DirectiveValue::Off),
                     (Some(text), _) => parse_duration(text)?,
                     (None, Some(0)) => Duration::ZERO,
                     _ => return None,
                 };
                 if off && duration.is_zero() {
-                    return Some(Value::Off);
+                    return Some(DirectiveValue::Off);
                 }
                 (min..=max)
                     .contains(&duration)
-                    .then_some(Value::Duration(duration))
+                    .then_some(DirectiveValue::Duration(duration))
             }
             Self::Every { min, max, words } => match parse_duration(text?) {
                 Some(every) => (min..=max)
                     .contains(&every)
-                    .then_some(Value::Duration(every)),
+                    .then_some(DirectiveValue::Duration(every)),
                 None => word_of(words, text?),
             },
             Self::Size { min, max, words } => {
                 let Some(bytes) = number.or_else(|| text.and_then(parse_size)) else {
                     return word_of(words, text?);
                 };
-                (min..=max).contains(&bytes).then_some(Value::Size(bytes))
+                (min..=max)
+                    .contains(&bytes)
+                    .then_some(DirectiveValue::Size(bytes))
             }
-            Self::Rate { .. } if text == Some("off") || number == Some(0) => Some(Value::Off),
-            Self::Rate { .. } => parse_rate(text?).map(Value::Rate),
+            Self::Rate { .. } if text == Some("off") || number == Some(0) => {
+                Some(DirectiveValue::Off)
+            }
+            Self::Rate { .. } => parse_rate(text?).map(DirectiveValue::Rate),
             Self::Share => {
                 let share = match number {
                     Some(number) => number as f64,
                     None => found.as_float()?.as_str().replace('_', "").parse().ok()?,
                 };
-                (share > 0.0 && share <= 1.0).then_some(Value::Share(share))
+                (share > 0.0 && share <= 1.0).then_some(DirectiveValue::Share(share))
             }
             Self::Word { words, hidden } => {
                 word_of(words, text?).or_else(|| word_of(hidden, text?))
             }
             Self::Flag { words } => match found.as_bool() {
-                Some(flag) => Some(Value::Flag(flag)),
+                Some(flag) => Some(DirectiveValue::Flag(flag)),
                 None => word_of(words, text?),
             },
             Self::Text { .. } => text
                 .filter(|text| !text.is_empty() && !text.contains(char::is_control))
-                .map(|text| Value::Text(text.to_owned())),
+                .map(|text| DirectiveValue::Text(text.to_owned())),
             Self::Namespace => text
                 .filter(|text| is_namespace(text))
-                .map(|text| Value::Text(text.to_owned())),
+                .map(|text| DirectiveValue::Text(text.to_owned())),
             Self::List { .. } => strings(found)
                 .filter(|list| !list.is_empty())
-                .map(Value::List),
+                .map(DirectiveValue::List),
             Self::Secrets => {
                 let list = found.as_array()?.iter();
                 let list = list.map(|item| secret_source(item.get_ref()));
-                list.collect::<Option<_>>().map(Value::Secrets)
+                list.collect::<Option<_>>().map(DirectiveValue::Secrets)
             }
             Self::Table => match plain(found)? {
-                toml::Value::Table(table) => Some(Value::Table(table)),
+                toml::Value::Table(table) => Some(DirectiveValue::Table(table)),
                 _ => None,
             },
             Self::Certificates | Self::Pairs { .. } => None,
@@ -326,7 +330,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for DirectiveValue {
     /// As TOML, with secrets masked.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quoted = |text: &str| toml::Value::from(masked_text(text)).to_string();
@@ -393,7 +397,7 @@ impl fmt::Display for Value {
     }
 }
 
-impl fmt::Debug for Value {
+impl fmt::Debug for DirectiveValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -402,7 +406,7 @@ impl fmt::Debug for Value {
 /// A secret, or where it is.
 fn secret_source(found: &DeValue<'_>) -> Option<SecretSource> {
     if let Some(text) = found.as_str() {
-        return Some(SecretSource::Here(Secret::new(text.to_owned())));
+        return Some(SecretSource::Here(SecretValue::new(text.to_owned())));
     }
     let table = found.as_table()?;
     let mut pairs = table.iter();
@@ -516,12 +520,12 @@ fn number_of(found: &DeValue<'_>) -> Option<u64> {
     u64::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
-fn word_of(words: &[&'static str], text: &str) -> Option<Value> {
+fn word_of(words: &[&'static str], text: &str) -> Option<DirectiveValue> {
     let word = words.iter().find(|word| **word == text)?;
     Some(if *word == "off" {
-        Value::Off
+        DirectiveValue::Off
     } else {
-        Value::Word(word)
+        DirectiveValue::Word(word)
     })
 }
 

@@ -6,7 +6,7 @@ use rustix::fs::{FileType, Stat};
 
 /// Why a file is not opened. It comes as the inner error of an [`io::Error`] of the kind `Other`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum FileFault {
     /// The last piece of the path.
     #[error("it is a symbolic link, which is not followed here")]
     Symlink,
@@ -14,7 +14,7 @@ pub enum Fault {
     #[error(
         "{name:?} in its path is a symbolic link of another user ({owner}), which is not followed"
     )]
-    LinkOf {
+    UntrustedLink {
         /// The piece.
         name: String,
         /// The link's user, by number.
@@ -25,41 +25,41 @@ pub enum Fault {
     NotRegular(&'static str),
     /// Another of its names may be one that is not to be written.
     #[error("it has several names (hard links)")]
-    Names,
+    HardLinked,
     /// Neither root, nor the caller, nor the user it is opened for.
     #[error("it belongs to another user ({0})")]
     Owner(u32),
     /// It was another one each time.
     #[error("it is replaced while it is opened")]
-    Restless,
+    Unstable,
 }
 
-impl From<Fault> for io::Error {
-    fn from(fault: Fault) -> Self {
+impl From<FileFault> for io::Error {
+    fn from(fault: FileFault) -> Self {
         Self::other(fault)
     }
 }
 
 /// Whether something may be opened at all.
-pub(crate) fn judge_kind(found: &Stat) -> Result<(), Fault> {
+pub(crate) fn check_kind(found: &Stat) -> Result<(), FileFault> {
     match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile => Ok(()),
-        FileType::Symlink => Err(Fault::Symlink),
-        FileType::Directory => Err(Fault::NotRegular("folder")),
-        FileType::Fifo => Err(Fault::NotRegular("FIFO")),
-        FileType::Socket => Err(Fault::NotRegular("socket")),
-        _ => Err(Fault::NotRegular("device")),
+        FileType::Symlink => Err(FileFault::Symlink),
+        FileType::Directory => Err(FileFault::NotRegular("folder")),
+        FileType::Fifo => Err(FileFault::NotRegular("FIFO")),
+        FileType::Socket => Err(FileFault::NotRegular("socket")),
+        _ => Err(FileFault::NotRegular("device")),
     }
 }
 
 /// Whether something may be written by a process that trusts these users.
-pub(crate) fn judge(found: &Stat, trusted: &[u32]) -> Result<(), Fault> {
-    judge_kind(found)?;
+pub(crate) fn check_writable(found: &Stat, trusted: &[u32]) -> Result<(), FileFault> {
+    check_kind(found)?;
     if found.st_nlink > 1 {
-        return Err(Fault::Names);
+        return Err(FileFault::HardLinked);
     }
     match trusted.contains(&found.st_uid) {
         true => Ok(()),
-        false => Err(Fault::Owner(found.st_uid)),
+        false => Err(FileFault::Owner(found.st_uid)),
     }
 }

@@ -7,7 +7,7 @@ use rustix::fs::{Dir, FileType, Gid, Mode, OFlags, Uid, fchown, fstat, mkdirat, 
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::place::Place;
+use crate::pinned_path::PinnedPath;
 use crate::write::Owner;
 
 /// For the owner only.
@@ -17,7 +17,7 @@ const MODE: u32 = 0o700;
 /// given to `owner`, which takes root; what was there stays as it is.
 ///
 /// # Errors
-/// The system's, with the path that it is about; [`Fault::LinkOf`](crate::Fault::LinkOf).
+/// The system's, with the path that it is about; [`FileFault::LinkOf`](crate::Fault::LinkOf).
 pub fn make_folder(path: &Path, owner: Option<Owner>) -> io::Result<()> {
     let above = path.parent().filter(|above| above.file_name().is_some());
     for path in above.into_iter().chain([path]) {
@@ -33,7 +33,7 @@ fn make(path: &Path, owner: Option<Owner>) -> io::Result<()> {
     if stat(path).is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_dir()) {
         return Ok(());
     }
-    let place = Place::of(path)?;
+    let place = PinnedPath::open(path)?;
     match mkdirat(place.folder(), place.name(), Mode::from_raw_mode(MODE)) {
         Ok(()) => {}
         Err(Errno::EXIST)
@@ -57,7 +57,7 @@ fn make(path: &Path, owner: Option<Owner>) -> io::Result<()> {
         .by_ref()
         .all(|entry| entry.is_ok_and(|entry| is_own_name(entry.file_name().to_bytes())));
     if !is_ours || !is_empty {
-        return Err(crate::Fault::Restless.into());
+        return Err(crate::FileFault::Unstable.into());
     }
     Ok(fchown(
         &folder,

@@ -5,7 +5,7 @@
 //! it, or to a device. So:
 //!
 //! - What is written is a regular file with one name, of a trusted owner (root, the caller, the user it is opened for),
-//!   and its name is never followed if it is a symbolic link ([`Writing`]).
+//!   and its name is never followed if it is a symbolic link ([`WriteOptions`]).
 //! - What is read is a regular file ([`read`]).
 //! - Nothing waits: a FIFO or a device is an error at once.
 //! - Owner and mode change by descriptor, and only of what the same call has made; a file that has to be private and is
@@ -17,15 +17,15 @@
 
 mod fault;
 mod folder;
-mod holder;
-mod place;
+mod lock_holder;
+mod pinned_path;
 mod read;
 mod walk;
 mod write;
 
-pub use fault::Fault;
+pub use fault::FileFault;
 pub use folder::make_folder;
-pub use holder::holder;
-pub use place::Place;
+pub use lock_holder::lock_holder;
+pub use pinned_path::PinnedPath;
 pub use read::read;
-pub use write::{Opened, Owner, Writing};
+pub use write::{OpenedFile, Owner, WriteOptions};

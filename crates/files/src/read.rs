@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, statat};
 
-use crate::fault::judge_kind;
+use crate::fault::check_kind;
 use crate::walk::walk;
 
 /// Opens a regular file to be read. Symbolic links are followed, as certificates of ACME clients and mounted secrets need
@@ -17,8 +17,8 @@ use crate::walk::walk;
 pub fn read(path: &Path) -> io::Result<File> {
     let found = walk(path, true)?;
     let judge = |about| {
-        judge_kind(&about)?;
-        found.judge(&about)
+        check_kind(&about)?;
+        found.check_owner(&about)
     };
     // Before it is opened, since that alone can have an effect on a device.
     judge(statat(

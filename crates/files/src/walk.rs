@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, read
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::fault::Fault;
+use crate::fault::FileFault;
 
 /// Links in a path beyond which it is one that leads in circles, as in Linux.
 const LINKS_MAX: usize = 40;
@@ -21,34 +21,34 @@ const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEX
 /// The folder that holds the last piece of a path, and that piece, which is not looked at unless links are followed
 /// to it.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct ResolvedPath {
     pub(crate) folder: OwnedFd,
     pub(crate) name: OsString,
     /// Links of untrusted users that have led there.
-    through: Vec<Fault>,
+    untrusted_links: Vec<FileFault>,
 }
 
-impl Found {
+impl ResolvedPath {
     /// Whether all of those users have what was found there anyway.
-    pub(crate) fn judge(&self, found: &Stat) -> Result<(), Fault> {
-        let wrong = self.through.iter().find(|link| match link {
-            Fault::LinkOf { owner, .. } => *owner != found.st_uid,
+    pub(crate) fn check_owner(&self, found: &Stat) -> Result<(), FileFault> {
+        let wrong = self.untrusted_links.iter().find(|link| match link {
+            FileFault::UntrustedLink { owner, .. } => *owner != found.st_uid,
             _ => true,
         });
         wrong.cloned().map_or(Ok(()), Err)
     }
 
     /// The same of the folder.
-    pub(crate) fn judge_folder(&self) -> io::Result<()> {
-        match self.through.is_empty() {
+    pub(crate) fn check_folder(&self) -> io::Result<()> {
+        match self.untrusted_links.is_empty() {
             true => Ok(()),
-            false => Ok(self.judge(&fstat(&self.folder)?)?),
+            false => Ok(self.check_owner(&fstat(&self.folder)?)?),
         }
     }
 }
 
 /// Walks to what holds the last piece; with `follows_last` that piece is no symbolic link in the end, and is there.
-pub(crate) fn walk(path: &Path, follows_last: bool) -> io::Result<Found> {
+pub(crate) fn walk(path: &Path, follows_last: bool) -> io::Result<ResolvedPath> {
     let Some(name) = path.file_name() else {
         let words = "it is no name of a file";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
@@ -59,10 +59,10 @@ pub(crate) fn walk(path: &Path, follows_last: bool) -> io::Result<Found> {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        return Ok(Found {
+        return Ok(ResolvedPath {
             folder: openat(CWD, folder, FOLDER, Mode::empty())?,
             name: name.to_owned(),
-            through: Vec::new(),
+            untrusted_links: Vec::new(),
         });
     }
     let mut pieces = VecDeque::new();
@@ -72,10 +72,10 @@ pub(crate) fn walk(path: &Path, follows_last: bool) -> io::Result<Found> {
     while let Some(piece) = pieces.pop_front() {
         let is_last = pieces.is_empty();
         if is_last && !follows_last {
-            return Ok(Found {
+            return Ok(ResolvedPath {
                 folder,
                 name: piece,
-                through,
+                untrusted_links: through,
             });
         }
         let found = statat(&folder, &piece, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -90,7 +90,7 @@ pub(crate) fn walk(path: &Path, follows_last: bool) -> io::Result<Found> {
                 let link = openat(&folder, &piece, flags, Mode::empty())?;
                 let owner = fstat(&link)?.st_uid;
                 if us.is_root() && owner != us.as_raw() {
-                    through.push(Fault::LinkOf {
+                    through.push(FileFault::UntrustedLink {
                         name: piece.to_string_lossy().into_owned(),
                         owner,
                     });
@@ -102,17 +102,17 @@ pub(crate) fn walk(path: &Path, follows_last: bool) -> io::Result<Found> {
                 }
             }
             _ if is_last => {
-                return Ok(Found {
+                return Ok(ResolvedPath {
                     folder,
                     name: piece,
-                    through,
+                    untrusted_links: through,
                 });
             }
             _ => folder = openat(&folder, &piece, FOLDER | OFlags::NOFOLLOW, Mode::empty())?,
         }
     }
     // A link to a folder such as `/` or `..`.
-    Err(Fault::NotRegular("folder").into())
+    Err(FileFault::NotRegular("folder").into())
 }
 
 /// Where a path begins; its pieces are left to be walked.

@@ -9,8 +9,8 @@ use rustix::fs::{Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, fstat, openat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::fault::{Fault, judge};
-use crate::place::Place;
+use crate::fault::{FileFault, check_writable};
+use crate::pinned_path::PinnedPath;
 
 /// How often a file may come and go while it is opened.
 const TRIES: usize = 8;
@@ -29,7 +29,7 @@ pub struct Owner {
 
 /// How a file is opened that is written.
 #[derive(Clone, Copy, Debug)]
-pub struct Writing {
+pub struct WriteOptions {
     mode: u32,
     flags: OFlags,
     owner: Option<Owner>,
@@ -37,14 +37,14 @@ pub struct Writing {
 
 /// An open file.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedFile {
     /// For writing.
     pub file: File,
     /// It was not there before.
     pub is_new: bool,
 }
 
-impl Writing {
+impl WriteOptions {
     /// New files have this mode; those that are there keep theirs.
     #[must_use]
     pub const fn new(mode: u32) -> Self {
@@ -72,7 +72,7 @@ impl Writing {
 
     /// It is read as well.
     #[must_use]
-    pub const fn and_read(self) -> Self {
+    pub const fn readable(self) -> Self {
         Self {
             // `WRONLY` is the other value of these two bits, not a part of this one.
             flags: self.flags.difference(OFlags::WRONLY).union(OFlags::RDWR),
@@ -92,19 +92,19 @@ impl Writing {
     /// Opens a file, and makes it if it is not there.
     ///
     /// # Errors
-    /// The system's; [`Fault`].
-    pub fn open(&self, path: &Path) -> io::Result<Opened> {
-        let place = Place::of(path)?;
+    /// The system's; [`FileFault`].
+    pub fn open(&self, path: &Path) -> io::Result<OpenedFile> {
+        let place = PinnedPath::open(path)?;
         for _ in 0..TRIES {
-            match place.look() {
+            match place.stat() {
                 // Before it is opened, since that alone can have an effect on a device.
-                Ok(found) => self.judge(&found)?,
+                Ok(found) => self.check(&found)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     match self.create(&place) {
                         Err(Errno::EXIST) => continue,
                         Err(error) => return Err(error.into()),
                         Ok(file) => {
-                            return Ok(Opened {
+                            return Ok(OpenedFile {
                                 file: file.into(),
                                 is_new: true,
                             });
@@ -115,29 +115,29 @@ impl Writing {
             }
             let file = match openat(place.folder(), place.name(), self.flags(), Mode::empty()) {
                 Err(Errno::NOENT) => continue,
-                Err(Errno::LOOP) => return Err(Fault::Symlink.into()),
+                Err(Errno::LOOP) => return Err(FileFault::Symlink.into()),
                 opened => opened?,
             };
             let found = fstat(&file)?;
             if found.st_nlink == 0 {
                 continue;
             }
-            self.judge(&found)?;
+            self.check(&found)?;
             self.tighten(&file, &found)?;
-            return Ok(Opened {
+            return Ok(OpenedFile {
                 file: file.into(),
                 is_new: false,
             });
         }
-        Err(Fault::Restless.into())
+        Err(FileFault::Unstable.into())
     }
 
     /// Makes a file in place of what has that name, which is removed, not written to. A folder is left.
     ///
     /// # Errors
-    /// The system's; [`Fault`].
-    pub fn make_anew(&self, path: &Path) -> io::Result<File> {
-        let place = Place::of(path)?;
+    /// The system's; [`FileFault`].
+    pub fn replace(&self, path: &Path) -> io::Result<File> {
+        let place = PinnedPath::open(path)?;
         for _ in 0..TRIES {
             place.remove()?;
             match self.create(&place) {
@@ -145,10 +145,10 @@ impl Writing {
                 made => return Ok(made?.into()),
             }
         }
-        Err(Fault::Restless.into())
+        Err(FileFault::Unstable.into())
     }
 
-    fn create(&self, place: &Place) -> Result<OwnedFd, Errno> {
+    fn create(&self, place: &PinnedPath) -> Result<OwnedFd, Errno> {
         let flags = self.flags() | OFlags::CREATE | OFlags::EXCL;
         let mode = Mode::from_raw_mode(self.mode);
         let file = openat(place.folder(), place.name(), flags, mode)?;
@@ -162,10 +162,10 @@ impl Writing {
         self.flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC
     }
 
-    fn judge(&self, found: &Stat) -> Result<(), Fault> {
+    fn check(&self, found: &Stat) -> Result<(), FileFault> {
         let us = geteuid().as_raw();
         let owner = self.owner.map_or(us, |owner| owner.uid);
-        judge(found, &[0, us, owner])
+        check_writable(found, &[0, us, owner])
     }
 
     fn tighten(&self, file: &OwnedFd, found: &Stat) -> Result<(), Errno> {

@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown, sy
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
-use veche_files::{Fault, Owner, Place, Writing, make_folder, read};
+use veche_files::{FileFault, Owner, PinnedPath, WriteOptions, make_folder, read};
 
 const NOBODY: u32 = 65_534;
 const OTHER: u32 = 65_533;
@@ -41,12 +41,12 @@ fn owner(path: &Path) -> u32 {
     fs::symlink_metadata(path).expect("there").uid()
 }
 
-fn fault(error: &std::io::Error) -> Option<&Fault> {
+fn fault(error: &std::io::Error) -> Option<&FileFault> {
     error.get_ref()?.downcast_ref()
 }
 
 #[track_caller]
-fn assert_fault<T: std::fmt::Debug>(result: std::io::Result<T>, expected: &Fault) {
+fn assert_fault<T: std::fmt::Debug>(result: std::io::Result<T>, expected: &FileFault) {
     let error = result.expect_err("refused");
     assert_eq!(fault(&error), Some(expected), "{error}");
 }
@@ -55,7 +55,7 @@ fn assert_fault<T: std::fmt::Debug>(result: std::io::Result<T>, expected: &Fault
 fn a_new_file_is_new_once() {
     let folder = folder("new");
     let file = folder.join("file");
-    let how = Writing::new(0o640).append().and_read();
+    let how = WriteOptions::new(0o640).append().readable();
     let mut opened = how.open(&file).expect("made");
     assert!(opened.is_new && mode(&file) == 0o640);
     opened.file.write_all(b"one").expect("written");
@@ -83,9 +83,9 @@ fn a_private_file_loses_the_rights_of_others_and_another_keeps_them() {
     let file = folder.join("file");
     fs::write(&file, "").expect("written");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o664)).expect("set");
-    Writing::new(0o640).open(&file).expect("there");
+    WriteOptions::new(0o640).open(&file).expect("there");
     assert_eq!(mode(&file), 0o664);
-    Writing::private().open(&file).expect("there");
+    WriteOptions::private().open(&file).expect("there");
     assert_eq!(mode(&file), 0o600);
     let _ = fs::remove_dir_all(folder);
 }
@@ -96,43 +96,43 @@ fn nothing_but_a_regular_file_of_one_name_is_written() {
     let precious = folder.join("precious");
     fs::write(&precious, "precious").expect("written");
     let file = folder.join("file");
-    let how = Writing::private().append();
+    let how = WriteOptions::private().append();
 
     symlink(&precious, &file).expect("a link");
-    assert_fault(how.open(&file), &Fault::Symlink);
+    assert_fault(how.open(&file), &FileFault::Symlink);
     fs::remove_file(&file).expect("removed");
 
     symlink(folder.join("nowhere"), &file).expect("a link");
-    assert_fault(how.open(&file), &Fault::Symlink);
+    assert_fault(how.open(&file), &FileFault::Symlink);
     assert!(!folder.join("nowhere").exists());
     fs::remove_file(&file).expect("removed");
 
     fs::hard_link(&precious, &file).expect("a link");
-    assert_fault(how.open(&file), &Fault::Names);
+    assert_fault(how.open(&file), &FileFault::HardLinked);
     fs::remove_file(&file).expect("removed");
 
     mknodat(CWD, &file, FileType::Fifo, Mode::from(0o600), 0).expect("a FIFO");
-    assert_fault(how.open(&file), &Fault::NotRegular("FIFO"));
-    assert_fault(how.and_read().open(&file), &Fault::NotRegular("FIFO"));
-    assert_fault(read(&file), &Fault::NotRegular("FIFO"));
+    assert_fault(how.open(&file), &FileFault::NotRegular("FIFO"));
+    assert_fault(how.readable().open(&file), &FileFault::NotRegular("FIFO"));
+    assert_fault(read(&file), &FileFault::NotRegular("FIFO"));
     // What is in the place of a draft is removed, not written to.
-    let draft = Writing::private().make_anew(&file).expect("made");
+    let draft = WriteOptions::private().replace(&file).expect("made");
     assert!(draft.metadata().expect("open").is_file());
     fs::remove_file(&file).expect("removed");
 
     symlink(&precious, &file).expect("a link");
-    Writing::private().make_anew(&file).expect("made");
+    WriteOptions::private().replace(&file).expect("made");
     assert!(fs::symlink_metadata(&file).expect("there").is_file());
     fs::remove_file(&file).expect("removed");
 
     fs::create_dir(&file).expect("a folder");
-    assert_fault(how.open(&file), &Fault::NotRegular("folder"));
-    assert_fault(read(&file), &Fault::NotRegular("folder"));
-    assert!(Writing::private().make_anew(&file).is_err());
+    assert_fault(how.open(&file), &FileFault::NotRegular("folder"));
+    assert_fault(read(&file), &FileFault::NotRegular("folder"));
+    assert!(WriteOptions::private().replace(&file).is_err());
     fs::remove_dir(&file).expect("removed");
 
     let _socket = std::os::unix::net::UnixListener::bind(&file).expect("bound");
-    assert_fault(how.open(&file), &Fault::NotRegular("socket"));
+    assert_fault(how.open(&file), &FileFault::NotRegular("socket"));
     assert_eq!(fs::read_to_string(&precious).expect("text"), "precious");
     let _ = fs::remove_dir_all(folder);
 }
@@ -146,8 +146,8 @@ fn devices_are_neither_read_nor_written() {
     let file = folder.join("file");
     let mode = Mode::from(0o666);
     mknodat(CWD, &file, FileType::CharacterDevice, mode, makedev(1, 3)).expect("a device");
-    let found = Fault::NotRegular("device");
-    assert_fault(Writing::private().open(&file), &found);
+    let found = FileFault::NotRegular("device");
+    assert_fault(WriteOptions::private().open(&file), &found);
     assert_fault(read(&file), &found);
     // By a link of root's, too.
     let link = folder.join("link");
@@ -165,9 +165,12 @@ fn a_file_of_another_user_is_not_written() {
     let file = folder.join("file");
     fs::write(&file, "").expect("written");
     give(&file, NOBODY);
-    let owned = |uid| Writing::new(0o640).owned_by(Owner { uid, gid: uid });
-    assert_fault(Writing::new(0o640).open(&file), &Fault::Owner(NOBODY));
-    assert_fault(owned(OTHER).open(&file), &Fault::Owner(NOBODY));
+    let owned = |uid| WriteOptions::new(0o640).owned_by(Owner { uid, gid: uid });
+    assert_fault(
+        WriteOptions::new(0o640).open(&file),
+        &FileFault::Owner(NOBODY),
+    );
+    assert_fault(owned(OTHER).open(&file), &FileFault::Owner(NOBODY));
     let opened = owned(NOBODY).open(&file).expect("its own");
     assert!(!opened.is_new);
     // What was there stays whose it is.
@@ -194,7 +197,7 @@ fn links_among_folders_are_roots_or_lead_to_their_owners() {
     }
     let link = folder.join("link");
     let file = link.join("file");
-    let how = Writing::new(0o640).owned_by(Owner {
+    let how = WriteOptions::new(0o640).owned_by(Owner {
         uid: NOBODY,
         gid: NOBODY,
     });
@@ -213,13 +216,13 @@ fn links_among_folders_are_roots_or_lead_to_their_owners() {
             let case = format!("{to:?} by a link of {link_owner}");
             symlink(&to, &link).expect("a link");
             give(&link, link_owner);
-            let found = Fault::LinkOf {
+            let found = FileFault::UntrustedLink {
                 name: "link".to_owned(),
                 owner: link_owner,
             };
             for (opened, is_allowed) in [
                 (how.open(&file).map(drop), is_written),
-                (Place::of(&file).map(drop), is_written),
+                (PinnedPath::open(&file).map(drop), is_written),
                 (read(&file).map(drop), is_read),
             ] {
                 match is_allowed {
@@ -235,7 +238,7 @@ fn links_among_folders_are_roots_or_lead_to_their_owners() {
     symlink("../trusted/file", &last).expect("a link");
     read(&last).expect("a link of root's");
     give(&last, NOBODY);
-    let found = Fault::LinkOf {
+    let found = FileFault::UntrustedLink {
         name: "last".to_owned(),
         owner: NOBODY,
     };
@@ -245,7 +248,7 @@ fn links_among_folders_are_roots_or_lead_to_their_owners() {
     assert!(read(&last).is_err(), "it leads in circles");
     fs::remove_file(&last).expect("removed");
     symlink("/", &last).expect("a link");
-    assert_fault(read(&last), &Fault::NotRegular("folder"));
+    assert_fault(read(&last), &FileFault::NotRegular("folder"));
     let _ = fs::remove_dir_all(folder);
 }
 

@@ -1,6 +1,6 @@
 //! One connection's whole life as a state machine: head → route → upgrade → frames → session. Start reading here.
 //!
-//! Bytes come in through [`Connection::received`]; what is to be sent is written into the connection's outbox; what
+//! Bytes come in through [`Connection::handle_received`]; what is to be sent is written into the connection's outbox; what
 //! it wants of the transport is asked by the worker afterwards ([`Connection::is_blocked`], [`Connection::deadline_ms`],
 //! [`Outbox::end`](crate::Outbox::end)). No socket, no clock: tests, fuzzer and simulator reach all of it.
 //!
@@ -8,39 +8,39 @@
 //! publication) says so; the connection keeps the input, the transport is paused, and [`Connection::resume`] goes on.
 
 mod deadline;
-mod described;
 mod ending;
+mod listing;
 mod session;
 
 use std::net::IpAddr;
 
-use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_types::codes::CloseCode;
 
-use crate::backend::lines::Lines;
-use crate::context::app::{AppAnswer, Gone};
-use crate::context::census::About;
-use crate::context::identity::{Certified, Finding};
-use crate::context::note::NoteLevel;
-use crate::context::shared::{Now, Shared};
-use crate::context::site::Role;
-use crate::context::stats::TurnedAway;
-use crate::context::step::{Block, Never, Step, Then};
-use crate::context::work;
+use crate::backend::lines::LineStage;
+use crate::context::app::{AbandonReason, AppAnswer};
+use crate::context::frontend_config::ListenerRole;
+use crate::context::identity::{CertificateNames, IdentityResult};
+use crate::context::log_note::NoteLevel;
+use crate::context::session_info::SessionInfo;
+use crate::context::stats::AcceptRejection;
+use crate::context::step::{NextStep, NoNextStage, StageStep, WaitReason};
+use crate::context::work_budget;
+use crate::context::worker_context::{Context, Now};
 use crate::http::reply::refuse_request;
-use crate::http::{Http, Opened};
+use crate::http::{HttpStage, OpenedSession};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::registry::{AnySession, Registry};
-use crate::sessions::app::dialing::{Dialed, Dialing};
-use crate::websocket::Socket;
-use crate::websocket::client::{Caller, Dial};
-pub use described::list_connections;
+use crate::sessions::app::dialing::{DialedSession, DialingStage};
+use crate::websocket::WebSocketStage;
+use crate::websocket::client::{DialCommand, DialId};
+pub use listing::list_connections;
 
 /// Instead of a listener where we have dialed.
 const NO_LISTENER: u16 = u16::MAX;
 
 /// Why a connection that was dialed did not come to be.
-const CUT_OFF: &str = "the server closed the connection before it answered";
+const ABNORMAL_CLOSURE: &str = "the server closed the connection before it answered";
 
 /// A connection, from accept to close.
 pub struct Connection {
@@ -52,16 +52,16 @@ pub struct Connection {
         reason = "a vector takes three words in each idle connection"
     )]
     input: Option<Box<Vec<u8>>>,
-    /// When the next look is due; see [`Connection::timeout`].
+    /// When the next look is due; see [`Connection::handle_timeout`].
     deadline_ms: u64,
     /// Where the peer is, or the client behind it once a session is open.
     pub peer: IpAddr,
-    blocked: Option<Block>,
+    blocked: Option<WaitReason>,
     /// The peer will send no more.
     ended: bool,
     /// It ends with what is under way: a push line's connection that a drain has come to, or one that has come since a drain
     /// began.
-    told_to_go: bool,
+    is_draining: bool,
     /// It is one of its address's connections.
     is_counted: bool,
     listener: u16,
@@ -71,34 +71,39 @@ const _: () = assert!(size_of::<Connection>() <= 136);
 
 /// What a connection speaks at the moment.
 enum Stage {
-    Http(Box<Http<Registry>>),
+    Http(Box<HttpStage<Registry>>),
     /// Ours to another server, before its 101.
-    Dialing(Box<Dialing>),
-    Socket(Socket<AnySession>),
-    Lines(Box<Lines>),
+    Dialing(Box<DialingStage>),
+    Socket(WebSocketStage<AnySession>),
+    Lines(Box<LineStage>),
     /// Nothing is read any more; the transport goes down in good order.
     Ending,
 }
 
 impl Stage {
-    fn opened(opened: Opened<AnySession>) -> Self {
-        Self::Socket(Socket::opened(opened))
+    fn opened(opened: OpenedSession<AnySession>) -> Self {
+        Self::Socket(WebSocketStage::opened(opened))
     }
 
-    fn dialed(dialed: Dialed, now: Now) -> Self {
+    fn dialed(dialed: DialedSession, now: Now) -> Self {
         let session = dialed.session.into();
-        Self::Socket(Socket::dialed(dialed.decoder, session, dialed.terms, now))
+        Self::Socket(WebSocketStage::dialed(
+            dialed.decoder,
+            session,
+            dialed.terms,
+            now,
+        ))
     }
 }
 
 impl Connection {
     /// A connection that was just accepted; its outbox is opened.
-    pub fn accept(id: ConnectionId, listener: u16, peer: IpAddr, shared: &mut Shared) -> Self {
-        shared.ports.outboxes.open(id);
-        let stage = match shared.site.listeners[listener as usize].role {
-            Role::Push => Stage::Lines(Box::default()),
-            Role::Public | Role::Internal => {
-                let http = Http::new(listener, peer, shared.now.mono_ms);
+    pub fn accept(id: ConnectionId, listener: u16, peer: IpAddr, shared: &mut Context) -> Self {
+        shared.requests.outboxes.open(id);
+        let stage = match shared.config.listeners[listener as usize].role {
+            ListenerRole::Push => Stage::Lines(Box::default()),
+            ListenerRole::Public | ListenerRole::Internal => {
+                let http = HttpStage::new(listener, peer, shared.now.mono_ms);
                 Stage::Http(Box::new(http))
             }
         };
@@ -110,7 +115,7 @@ impl Connection {
             peer,
             blocked: None,
             ended: false,
-            told_to_go: is_late,
+            is_draining: is_late,
             is_counted: false,
             listener,
         };
@@ -119,9 +124,9 @@ impl Connection {
     }
 
     /// A connection to another server; its outbox is opened and has the request.
-    pub fn dial(id: ConnectionId, peer: IpAddr, dial: Dial, shared: &mut Shared) -> Self {
-        shared.ports.outboxes.open(id);
-        let dialing = Dialing::new(id, dial, shared);
+    pub fn dial(id: ConnectionId, peer: IpAddr, dial: DialCommand, shared: &mut Context) -> Self {
+        shared.requests.outboxes.open(id);
+        let dialing = DialingStage::new(id, dial, shared);
         let mut connection = Self {
             stage: Stage::Dialing(Box::new(dialing)),
             input: None,
@@ -129,7 +134,7 @@ impl Connection {
             peer,
             blocked: None,
             ended: false,
-            told_to_go: false,
+            is_draining: false,
             is_counted: false,
             listener: NO_LISTENER,
         };
@@ -138,23 +143,23 @@ impl Connection {
     }
 
     /// What it knows of itself.
-    pub(crate) fn about(&self) -> About<'_> {
+    pub(crate) fn info(&self) -> SessionInfo<'_> {
         match &self.stage {
-            Stage::Socket(socket) => socket.about(),
+            Stage::Socket(socket) => socket.info(),
             // Its session is about to open.
-            _ => About::default(),
+            _ => SessionInfo::default(),
         }
     }
 
     /// The client has shown a certificate that is believed, before its first byte.
-    pub fn certified(&mut self, certified: Certified) {
+    pub fn handle_certificate(&mut self, certified: CertificateNames) {
         if let Stage::Http(http) = &mut self.stage {
             http.set_certified(certified);
         }
     }
 
     /// The peer is a proxy that has said for whom it speaks, before the client's first byte.
-    pub fn introduced(&mut self, client: IpAddr) {
+    pub fn handle_proxy_header(&mut self, client: IpAddr) {
         self.peer = client;
         if let Stage::Http(http) = &mut self.stage {
             http.set_peer(client);
@@ -162,21 +167,21 @@ impl Connection {
     }
 
     /// Counts it among the connections of an address, and no more of the one before; whether that has not too many now.
-    pub fn count_as(&mut self, address: IpAddr, shared: &Shared) -> bool {
-        self.count_out(shared);
+    pub fn count_address(&mut self, address: IpAddr, shared: &Context) -> bool {
+        self.uncount_address(shared);
         self.peer = address;
         self.is_counted = true;
         shared.process.address_opened(address)
     }
 
-    fn count_out(&mut self, shared: &Shared) {
+    fn uncount_address(&mut self, shared: &Context) {
         if std::mem::take(&mut self.is_counted) {
             shared.process.address_closed(self.peer);
         }
     }
 
     /// Who has dialed and waits for the 101.
-    pub fn caller(&self) -> Option<Caller> {
+    pub fn caller(&self) -> Option<DialId> {
         match &self.stage {
             Stage::Dialing(dialing) => Some(dialing.caller()),
             _ => None,
@@ -184,35 +189,37 @@ impl Connection {
     }
 
     /// The transport, or what lies between it and us, can't go on.
-    pub fn failed(&mut self, id: ConnectionId, why: &str, shared: &mut Shared) {
+    pub fn handle_failed(&mut self, id: ConnectionId, why: &str, shared: &mut Context) {
         match &mut self.stage {
             Stage::Dialing(dialing) => dialing.failed(why, shared),
-            Stage::Socket(socket) => socket.over(id, CloseCode::Abnormal.code(), why, shared),
+            Stage::Socket(socket) => {
+                socket.handle_closed(id, CloseCode::Abnormal.code(), why, shared)
+            }
             Stage::Http(_) | Stage::Lines(_) | Stage::Ending => {}
         }
         self.abort(id, shared);
     }
 
     /// Bytes of the peer; they may be overwritten.
-    pub fn received(&mut self, id: ConnectionId, bytes: &mut [u8], shared: &mut Shared) {
+    pub fn handle_received(&mut self, id: ConnectionId, bytes: &mut [u8], shared: &mut Context) {
         let was_session = matches!(self.stage, Stage::Socket(_));
         if self.input.is_none() && self.blocked.is_none() {
-            let taken = self.work(id, bytes, shared);
+            let taken = self.process(id, bytes, shared);
             if taken < bytes.len() {
                 self.input = Some(Box::new(bytes[taken..].to_vec()));
             }
         } else {
             self.input.get_or_insert_default().extend_from_slice(bytes);
             if self.blocked.is_none() {
-                self.work_on_input(id, shared);
+                self.process_buffered(id, shared);
             }
         }
         if let Stage::Socket(socket) = &mut self.stage {
-            socket.heard(shared.now);
+            socket.note_received(shared.now);
         }
         // A session's deadline is looked at when it comes, not with every message.
         let goes_on = match &mut self.stage {
-            Stage::Socket(socket) => !socket.is_closing() && !socket.take_hurry(),
+            Stage::Socket(socket) => !socket.is_closing() && !socket.take_deadline_change(),
             _ => false,
         };
         if !was_session || !goes_on {
@@ -221,11 +228,11 @@ impl Connection {
     }
 
     /// The peer sent FIN.
-    pub fn ended(&mut self, id: ConnectionId, shared: &mut Shared) {
+    pub fn handle_ended(&mut self, id: ConnectionId, shared: &mut Context) {
         self.ended = true;
         if let Stage::Socket(socket) = &mut self.stage {
-            socket.end_pace();
-            if self.blocked == Some(Block::Pace) {
+            socket.end_throttling();
+            if self.blocked == Some(WaitReason::RateLimit) {
                 self.resume(id, shared);
                 return;
             }
@@ -236,65 +243,70 @@ impl Connection {
     }
 
     /// A home answered one of this connection's tickets.
-    pub fn answered(
+    pub fn handle_answer(
         &mut self,
         id: ConnectionId,
         ticket: Ticket,
-        answer: Answer,
-        shared: &mut Shared,
+        answer: HubReply,
+        shared: &mut Context,
     ) {
         let goes_on = match &mut self.stage {
             Stage::Http(http) => match http.answered(id, ticket, answer, shared) {
-                Then::Become(opened) => {
+                NextStep::Become(opened) => {
                     self.become_stage(id, Stage::opened(opened), shared);
                     true
                 }
-                Then::GoOn => true,
+                NextStep::Continue => true,
                 _ => false,
             },
-            Stage::Socket(socket) => socket.answered(id, ticket, answer, shared),
+            Stage::Socket(socket) => socket.handle_answer(id, ticket, answer, shared),
             Stage::Lines(lines) => lines.answered(id, ticket, answer, shared),
             Stage::Dialing(_) | Stage::Ending => false,
         };
-        if goes_on && self.blocked == Some(Block::Answer) {
+        if goes_on && self.blocked == Some(WaitReason::Answer) {
             self.resume(id, shared);
         } else {
             self.finish_if_due(id, shared);
-            self.settle(id, shared);
+            self.unblock_if_closed(id, shared);
         }
     }
 
     /// An application's verdict or response has come.
-    pub fn app_answered(&mut self, id: ConnectionId, answer: AppAnswer, shared: &mut Shared) {
+    pub fn handle_app_answer(&mut self, id: ConnectionId, answer: AppAnswer, shared: &mut Context) {
         let Stage::Http(http) = &mut self.stage else {
             return;
         };
-        let Some(then) = http.app_answered(id, answer, shared) else {
+        let Some(then) = http.handle_app_answer(id, answer, shared) else {
             return;
         };
-        self.go_on_from_http(id, then, shared);
+        self.apply_http_step(id, then, shared);
     }
 
-    fn go_on_from_http(
+    fn apply_http_step(
         &mut self,
         id: ConnectionId,
-        then: Then<Opened<AnySession>>,
-        shared: &mut Shared,
+        then: NextStep<OpenedSession<AnySession>>,
+        shared: &mut Context,
     ) {
         let then = match then {
-            Then::Become(opened) => {
+            NextStep::Become(opened) => {
                 self.become_stage(id, Stage::opened(opened), shared);
-                Then::GoOn
+                NextStep::Continue
             }
             then => then.map(Stage::opened),
         };
-        self.go_on(id, then, shared);
+        self.apply_step(id, then, shared);
     }
 
     /// What has become of the question who the client is.
-    pub fn found(&mut self, id: ConnectionId, finding: Finding, shared: &mut Shared) {
+    pub fn handle_identity(
+        &mut self,
+        id: ConnectionId,
+        finding: IdentityResult,
+        shared: &mut Context,
+    ) {
         if let Stage::Socket(socket) = &mut self.stage {
-            if socket.found(&finding) && self.blocked == Some(Block::Answer) {
+            if socket.handle_identity(&finding) && self.blocked == Some(WaitReason::Answer) {
                 self.resume(id, shared);
             }
             return;
@@ -302,70 +314,72 @@ impl Connection {
         let Stage::Http(http) = &mut self.stage else {
             return;
         };
-        let then = match http.found(id, finding, shared) {
+        let then = match http.handle_identity(id, finding, shared) {
             None => return,
             Some(Ok(then)) => then,
             Some(Err(error)) => {
                 refuse_request(id, &error, shared);
-                Then::End
+                NextStep::End
             }
         };
-        self.go_on_from_http(id, then, shared);
+        self.apply_http_step(id, then, shared);
     }
 
     /// Goes on after a block: the worker calls it when what was waited for may have come. Returns whether it had, even if
     /// the connection waits again by now.
-    pub fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> bool {
+    pub fn resume(&mut self, id: ConnectionId, shared: &mut Context) -> bool {
         let Some(block) = self.blocked else {
             return false;
         };
-        if matches!(block, Block::App | Block::Verdict) {
+        if matches!(block, WaitReason::App | WaitReason::HookDecision) {
             // An application says itself when it is done, and so does whoever decides.
             return false;
         }
-        if block == Block::Output && shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
+        if block == WaitReason::Output
+            && shared.requests.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH
+        {
             shared.waiting_for_output.push(id);
             return false;
         }
         let more = match &mut self.stage {
             // These stages stop between two requests or lines, so they hold no state to continue.
-            Stage::Http(_) | Stage::Lines(_) if block == Block::Turn => Then::GoOn,
+            Stage::Http(_) | Stage::Lines(_) if block == WaitReason::Turn => NextStep::Continue,
             Stage::Http(http) => http.resume(id, shared).map(Stage::opened),
-            Stage::Socket(socket) => socket.resume(id, shared).map(stays),
-            Stage::Lines(lines) => lines.resume(id, shared).map(stays),
-            Stage::Dialing(_) => Then::GoOn,
-            Stage::Ending => Then::End,
+            Stage::Socket(socket) => socket.resume(id, shared).map(no_next_stage),
+            Stage::Lines(lines) => lines.resume(id, shared).map(no_next_stage),
+            Stage::Dialing(_) => NextStep::Continue,
+            Stage::Ending => NextStep::End,
         };
-        let has_come = !matches!(more, Then::Wait(_));
-        self.go_on(id, more, shared);
+        let has_come = !matches!(more, NextStep::Wait(_));
+        self.apply_step(id, more, shared);
         has_come
     }
 
     /// What was waited for has come, and led to this.
-    fn go_on(&mut self, id: ConnectionId, then: Then<Stage>, shared: &mut Shared) {
+    fn apply_step(&mut self, id: ConnectionId, then: NextStep<Stage>, shared: &mut Context) {
         let was_blocked = self.blocked.take().is_some();
         match then {
-            Then::Wait(block) => self.block(id, block, shared),
-            Then::End => self.end(id, shared),
-            _ => self.work_on_input(id, shared),
+            NextStep::Wait(block) => self.block(id, block, shared),
+            NextStep::End => self.end(id, shared),
+            _ => self.process_buffered(id, shared),
         }
         self.finish_if_due(id, shared);
         if let Stage::Socket(socket) = &mut self.stage
             && was_blocked
         {
-            socket.heard_after_wait(shared.now);
+            socket.note_received_after_wait(shared.now);
         }
         self.settle_deadline(id, shared);
     }
 
     /// What comes after HTTP is one client's for good, also behind a proxy.
-    fn become_stage(&mut self, id: ConnectionId, stage: Stage, shared: &mut Shared) {
+    fn become_stage(&mut self, id: ConnectionId, stage: Stage, shared: &mut Context) {
         let client = match &self.stage {
             Stage::Http(http) => http.proxied_client(),
             _ => None,
         };
         self.stage = stage;
-        self.count_in(id, client, shared);
+        self.count_client(id, client, shared);
         if let Stage::Socket(socket) = &mut self.stage {
             socket.set_peer(self.peer);
         }
@@ -378,32 +392,32 @@ impl Connection {
             && !socket.is_closing()
         {
             // It has said something with its request.
-            if let Then::Wait(block) = socket.resume(id, shared).map(stays) {
+            if let NextStep::Wait(block) = socket.resume(id, shared).map(no_next_stage) {
                 self.block(id, block, shared);
             }
             self.settle_deadline(id, shared);
         }
     }
 
-    fn count_in(&mut self, id: ConnectionId, client: Option<IpAddr>, shared: &mut Shared) {
+    fn count_client(&mut self, id: ConnectionId, client: Option<IpAddr>, shared: &mut Context) {
         let Some(client) = client else { return };
-        if shared.site.listeners[self.listener as usize].role != Role::Public {
+        if shared.config.listeners[self.listener as usize].role != ListenerRole::Public {
             // It may have been counted before its peer was trusted.
-            self.count_out(shared);
+            self.uncount_address(shared);
             self.peer = client;
-        } else if !self.count_as(client, shared) {
-            shared.stats.turn_away(TurnedAway::Connections);
+        } else if !self.count_address(client, shared) {
+            shared.stats.reject_accept(AcceptRejection::Connections);
             let (code, reason) = CloseCode::TooMany.parts();
             self.disconnect(id, code, reason, shared);
         }
     }
 
     /// Why input waits, if it does; the transport should be paused meanwhile.
-    pub fn is_blocked(&self) -> Option<Block> {
+    pub fn is_blocked(&self) -> Option<WaitReason> {
         self.blocked
     }
 
-    /// Monotonic time at which [`Connection::timeout`] has something to look at.
+    /// Monotonic time at which [`Connection::handle_timeout`] has something to look at.
     pub fn deadline_ms(&self) -> u64 {
         self.deadline_ms
     }
@@ -411,25 +425,25 @@ impl Connection {
     /// The deadline has come; [`Connection::deadline_ms`] then says the next one.
     ///
     /// `stalled_since_ms`: since when the transport has made no progress in sending, if it should.
-    pub fn timeout(
+    pub fn handle_timeout(
         &mut self,
         id: ConnectionId,
         stalled_since_ms: Option<u64>,
-        shared: &mut Shared,
+        shared: &mut Context,
     ) {
         let now = shared.now.mono_ms;
         if let Some(since) = stalled_since_ms
-            && now >= since + shared.site.limits.write_timeout_ms
+            && now >= since + shared.config.limits.write_timeout_ms
         {
             shared.stats.slow_consumers.add(1);
-            shared.note(
+            shared.log(
                 id,
                 NoteLevel::Warn,
                 "closed: it took nothing for write_timeout",
             );
             if let Stage::Socket(socket) = &mut self.stage {
                 let why = "it took nothing for too long";
-                socket.over(id, CloseCode::Abnormal.code(), why, shared);
+                socket.handle_closed(id, CloseCode::Abnormal.code(), why, shared);
             }
             return self.abort(id, shared);
         }
@@ -445,32 +459,32 @@ impl Connection {
             && now >= socket.expiry_ms(shared.now)
             && !socket.is_closing()
         {
-            return self.expired(id, shared);
+            return self.handle_expired(id, shared);
         }
         if let Stage::Socket(socket) = &mut self.stage
-            && self.blocked == Some(Block::Pace)
+            && self.blocked == Some(WaitReason::RateLimit)
             && !socket.is_closing()
         {
-            if now >= socket.paced_until_ms() {
+            if now >= socket.throttled_until_ms() {
                 self.resume(id, shared);
                 return;
             }
-            socket.ping_while_paced(id, shared);
-            return self.settle(id, shared);
+            socket.ping_while_throttled(id, shared);
+            return self.unblock_if_closed(id, shared);
         }
         if let Stage::Socket(socket) = &mut self.stage
-            && self.blocked == Some(Block::Verdict)
+            && self.blocked == Some(WaitReason::HookDecision)
             && !socket.is_closing()
         {
-            socket.ping_while_judged(id, shared);
-            return self.settle(id, shared);
+            socket.ping_while_hook_pending(id, shared);
+            return self.unblock_if_closed(id, shared);
         }
         if let Stage::Socket(socket) = &mut self.stage
             && self.blocked.is_some()
             && !socket.is_closing()
         {
             socket.timeout_blocked(id, shared);
-            return self.settle(id, shared);
+            return self.unblock_if_closed(id, shared);
         }
         let alive = match &mut self.stage {
             Stage::Http(http) => http.timeout(id, shared),
@@ -478,7 +492,7 @@ impl Connection {
                 dialing.timed_out(shared);
                 false
             }
-            Stage::Socket(socket) => socket.timeout(id, shared),
+            Stage::Socket(socket) => socket.handle_timeout(id, shared),
             Stage::Lines(_) => true,
             Stage::Ending => false,
         };
@@ -493,18 +507,18 @@ impl Connection {
     }
 
     /// The transport is gone; nothing of the connection stays.
-    pub fn closed(&mut self, id: ConnectionId, shared: &mut Shared) {
+    pub fn handle_closed(&mut self, id: ConnectionId, shared: &mut Context) {
         match &mut self.stage {
             Stage::Socket(socket) => socket.closed(id, shared),
-            Stage::Http(http) => http.gone(id, Gone::Left, shared),
-            Stage::Dialing(dialing) => dialing.failed(CUT_OFF, shared),
+            Stage::Http(http) => http.gone(id, AbandonReason::Disconnected, shared),
+            Stage::Dialing(dialing) => dialing.failed(ABNORMAL_CLOSURE, shared),
             Stage::Lines(_) | Stage::Ending => {}
         }
-        shared.hub.close(id, &mut shared.ports);
-        shared.ports.outboxes.end_entry(id, self.peer);
-        shared.ports.outboxes.close(id);
-        shared.count_user_out(id);
-        self.count_out(shared);
+        shared.hub.close(id, &mut shared.requests);
+        shared.requests.outboxes.end_entry(id, self.peer);
+        shared.requests.outboxes.close(id);
+        shared.remove_user_session(id);
+        self.uncount_address(shared);
     }
 
     /// Whether the peer has sent FIN: once everything is sent, nothing keeps the transport.
@@ -522,19 +536,19 @@ impl Connection {
         (self.listener != NO_LISTENER).then_some(self.listener)
     }
 
-    fn work_on_input(&mut self, id: ConnectionId, shared: &mut Shared) {
+    fn process_buffered(&mut self, id: ConnectionId, shared: &mut Context) {
         let mut input = self.input.take().unwrap_or_default();
-        let taken = self.work(id, &mut input, shared);
+        let taken = self.process(id, &mut input, shared);
         if taken < input.len() {
             input.drain(..taken);
             self.input = Some(input);
         } else {
-            shared.ports.outboxes.recycle(*input);
+            shared.requests.outboxes.recycle(*input);
         }
     }
 
     /// Works through input as far as it goes; returns the bytes taken.
-    fn work(&mut self, id: ConnectionId, bytes: &mut [u8], shared: &mut Shared) -> usize {
+    fn process(&mut self, id: ConnectionId, bytes: &mut [u8], shared: &mut Context) -> usize {
         let mut taken = 0;
         loop {
             let input = &mut bytes[taken..];
@@ -545,8 +559,8 @@ impl Connection {
                 self.wait_for_turn(id, taken > 0, shared);
                 return taken;
             }
-            shared.work.charge(work::INPUT);
-            let step: Step<Stage> = match &mut self.stage {
+            shared.work.charge(work_budget::INPUT);
+            let step: StageStep<Stage> = match &mut self.stage {
                 Stage::Http(http) => http.step(id, input, shared).map(Stage::opened),
                 Stage::Dialing(dialing) => {
                     let now = shared.now;
@@ -554,20 +568,20 @@ impl Connection {
                         .step(id, input, shared)
                         .map(|dialed| Stage::dialed(dialed, now))
                 }
-                Stage::Socket(socket) => socket.step(id, input, shared).map(stays),
-                Stage::Lines(lines) => lines.step(id, input, shared).map(stays),
+                Stage::Socket(socket) => socket.step(id, input, shared).map(no_next_stage),
+                Stage::Lines(lines) => lines.step(id, input, shared).map(no_next_stage),
                 Stage::Ending => return bytes.len(),
             };
-            taken += step.taken;
+            taken += step.consumed;
             match step.then {
-                Then::GoOn => {}
-                Then::NeedInput => return taken,
-                Then::Wait(block) => {
+                NextStep::Continue => {}
+                NextStep::NeedInput => return taken,
+                NextStep::Wait(block) => {
                     self.block(id, block, shared);
                     return taken;
                 }
-                Then::Become(stage) => self.become_stage(id, stage, shared),
-                Then::End => {
+                NextStep::Become(stage) => self.become_stage(id, stage, shared),
+                NextStep::End => {
                     self.end(id, shared);
                     return bytes.len();
                 }
@@ -575,23 +589,23 @@ impl Connection {
         }
     }
 
-    fn block(&mut self, id: ConnectionId, block: Block, shared: &mut Shared) {
+    fn block(&mut self, id: ConnectionId, block: WaitReason, shared: &mut Context) {
         self.blocked = Some(block);
         match block {
-            Block::Output => shared.waiting_for_output.push(id),
-            Block::Credit => shared.waiting_for_credit.push(id),
+            WaitReason::Output => shared.waiting_for_output.push(id),
+            WaitReason::Credit => shared.waiting_for_credit.push(id),
             // A stage that stops by itself has used its share in this turn.
-            Block::Turn => shared.waiting_for_turn.push(shared.now.mono_ms, id),
-            Block::Answer | Block::App | Block::Verdict => {}
-            Block::Pace => {
-                shared.stats.paced.add(1);
+            WaitReason::Turn => shared.waiting_for_turn.push(shared.now.mono_ms, id),
+            WaitReason::Answer | WaitReason::App | WaitReason::HookDecision => {}
+            WaitReason::RateLimit => {
+                shared.stats.throttled.add(1);
                 self.settle_deadline(id, shared);
             }
         }
     }
 
     /// The share is used up, or the turn was over before any of it was.
-    fn wait_for_turn(&mut self, id: ConnectionId, is_served: bool, shared: &mut Shared) {
+    fn wait_for_turn(&mut self, id: ConnectionId, is_served: bool, shared: &mut Context) {
         let now_ms = shared.now.mono_ms;
         let served_ms = match &self.stage {
             _ if is_served => now_ms,
@@ -600,12 +614,12 @@ impl Connection {
             Stage::Lines(lines) => lines.served_ms(),
             Stage::Dialing(_) | Stage::Ending => now_ms,
         };
-        self.blocked = Some(Block::Turn);
+        self.blocked = Some(WaitReason::Turn);
         shared.waiting_for_turn.push(served_ms, id);
     }
 }
 
 /// A stage that turns into no other.
-fn stays(never: Never) -> Stage {
+fn no_next_stage(never: NoNextStage) -> Stage {
     match never {}
 }

@@ -24,24 +24,27 @@ pub mod connection;
 
 pub mod registry;
 
-pub use backend::{Direct, DirectCall, admin, command};
+pub use backend::{DirectCall, DirectCallStatus, admin, command};
 pub use connection::{Connection, list_connections};
+pub use context::access_log_buffer::AccessLogBuffer;
 pub use context::app::{AppAnswer, AppId, Apps};
-pub use context::census::Census;
-pub use context::close::Parting;
-pub use context::journal::Journal;
-pub use context::note::{Decision, Note, NoteLevel};
+pub use context::frontend_config::{
+    ApiKey, ConnectionLimits, FrontendConfig, FrontendListener, ListenerRole,
+};
+pub use context::log_note::{AuthDecision, LogNote, NoteLevel};
 pub use context::process::Process;
-pub use context::relay::{Address, Relay};
-pub use context::shared::{Lane, Now, Ports, Post, Shared};
-pub use context::site::{ApiKey, Limits, Listener, Role, Site};
+pub use context::relay::{EmulationAddress, EmulationRequest};
+pub use context::session_info::ListConnections;
+pub use context::shutdown_reason::ShutdownReason;
 pub use context::stats::Stats;
-pub use context::step::Block;
+pub use context::step::WaitReason;
+pub use context::worker_context::{Context, HubMailer, Now, Requests, WorkerLane};
 pub use context::{
-    access, app, blocks, close, guessing, hooks, identity, journal, origin, pace, protocol,
-    publishing, rate, route, shared, site, stats, work,
+    access, access_log_buffer, app, credential_kind, frontend_config, hooks, identity,
+    issued_token, origin, protocol, publish_limiter, rate, rate_limiter, route, shutdown_reason,
+    stats, work_budget, worker_context,
 };
 pub use http::{static_files, upgrade};
-pub use outbox::{End, Outbox, Outboxes};
-pub use websocket::NotRenewed;
-pub use websocket::client::{self, Caller, Dial, Terms};
+pub use outbox::{Outbox, Outboxes, TransportEnd};
+pub use websocket::RenewError;
+pub use websocket::client::{self, ClientOptions, DialCommand, DialId};

@@ -8,48 +8,49 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use veche_hub::{Answer, ConnectionId, Instruction, Ticket};
+use veche_hub::{ConnectionId, HubReply, Ticket, UserCommand};
 use veche_proto::websocket::MessageKind;
 use veche_types::Now;
 
 use crate::backend::Backend;
-use crate::backend::api::Call;
-use crate::context::app::Request;
-use crate::context::census::About;
-use crate::context::hears::Hears;
-use crate::context::hooks::{QuestionId, Verdict};
-use crate::context::identity::{Finding, Unknown};
-pub use crate::context::protocol::Protocol;
-use crate::context::relay::Relay;
-use crate::context::route::{Handler, Route};
-use crate::context::session::{Context, Flow, Session};
-use crate::context::shared::Shared;
-use crate::context::step::Block;
+use crate::backend::api::BackendCall;
+use crate::context::app::RequestView;
+use crate::context::delivery_mode::DeliveryMode;
+use crate::context::hooks::{HookDecision, HookRequestId};
+use crate::context::identity::{AuthError, IdentityResult};
+pub use crate::context::protocol::ClientProtocol;
+use crate::context::relay::EmulationRequest;
+use crate::context::route::{Route, RouteHandler};
+use crate::context::session::{Flow, Session, SessionContext};
+use crate::context::session_info::SessionInfo;
+use crate::context::step::WaitReason;
+use crate::context::worker_context::Context;
 use crate::http::protocol::{
-    Above, Asked, Begun, Identified, Opening, Plan, StreamBegun, StreamRequest, Wanted,
+    HandshakeRequest, NewSession, NewStream, OpenSession, ProtocolRequest, RequestPlan,
+    SessionIdentity, StreamRequest, UpperLayer,
 };
-use crate::http::upgrade::Refused;
+use crate::http::upgrade::RefusedUpgrade;
 use crate::sessions;
 
 /// What the HTTP stage leads to.
 pub(crate) struct Registry;
 
-impl Above for Registry {
+impl UpperLayer for Registry {
     type Session = AnySession;
-    type Call = Call;
+    type Call = BackendCall;
 }
 
 /// Returns the client protocol of that name.
 #[must_use]
-pub fn protocol(name: &str) -> Option<&'static Protocol> {
+pub fn protocol(name: &str) -> Option<&'static ClientProtocol> {
     let mut all = PROTOCOLS.iter().copied();
     all.find(|protocol| protocol.name == name)
 }
 
 /// Returns the handler of routes that lead to the client protocol of that name.
 #[must_use]
-pub fn handler(name: &str) -> Option<Handler> {
-    protocol(name).map(Handler::Session)
+pub fn handler(name: &str) -> Option<RouteHandler> {
+    protocol(name).map(RouteHandler::Session)
 }
 
 macro_rules! registry {
@@ -58,7 +59,7 @@ macro_rules! registry {
         others { $($Other:ident($OtherSession:ty) = $handler:pat,)* }
     ) => {
         /// The client protocols, in the order of the reference.
-        pub static PROTOCOLS: &[&Protocol] = &[$(&$description),*];
+        pub static PROTOCOLS: &[&ClientProtocol] = &[$(&$description),*];
 
         /// A session of any protocol.
         pub(crate) enum AnySession {
@@ -78,7 +79,7 @@ macro_rules! registry {
         })*
 
         impl AnySession {
-            fn plan_of(protocol: &Protocol, asked: &Asked<'_, '_>, shared: &mut Shared) -> Plan {
+            fn plan_of(protocol: &ClientProtocol, asked: &ProtocolRequest<'_, '_>, shared: &mut Context) -> RequestPlan {
                 $(if std::ptr::eq(protocol, &$description) {
                     return <$Session>::plan(asked, shared);
                 })*
@@ -86,10 +87,10 @@ macro_rules! registry {
             }
 
             fn begin_as(
-                protocol: &Protocol,
-                wanted: &Wanted<'_, '_, '_>,
-                shared: &Shared,
-            ) -> Result<Begun<Self>, Refused> {
+                protocol: &ClientProtocol,
+                wanted: &HandshakeRequest<'_, '_, '_>,
+                shared: &Context,
+            ) -> Result<NewSession<Self>, RefusedUpgrade> {
                 $(if std::ptr::eq(protocol, &$description) {
                     return Ok(<$Session>::begin(wanted, shared)?.map(Self::$Protocol));
                 })*
@@ -97,9 +98,9 @@ macro_rules! registry {
             }
 
             fn begin_other(
-                wanted: &Wanted<'_, '_, '_>,
-                shared: &Shared,
-            ) -> Result<Begun<Self>, Refused> {
+                wanted: &HandshakeRequest<'_, '_, '_>,
+                shared: &Context,
+            ) -> Result<NewSession<Self>, RefusedUpgrade> {
                 match wanted.route.handler {
                     $($handler => Ok(<$OtherSession>::begin(wanted, shared)?.map(Self::$Other)),)*
                     _ => unreachable!("no WebSocket is opened there"),
@@ -107,11 +108,11 @@ macro_rules! registry {
             }
 
             fn begin_stream_as(
-                protocol: &Protocol,
+                protocol: &ClientProtocol,
                 request: &StreamRequest<'_, '_>,
                 id: ConnectionId,
-                shared: &mut Shared,
-            ) -> Option<StreamBegun<Self>> {
+                shared: &mut Context,
+            ) -> Option<NewStream<Self>> {
                 $(if std::ptr::eq(protocol, &$description) {
                     let begun = <$Session>::begin_stream(request, id, shared)?;
                     return Some(begun.map(Self::$Protocol));
@@ -134,27 +135,30 @@ macro_rules! registry {
 
 registry! {
     protocols {
-        Push(sessions::push::Push) = sessions::push::PROTOCOL,
-        Echo(sessions::echo::Echo) = sessions::echo::PROTOCOL,
+        Push(sessions::push::PushSession) = sessions::push::PROTOCOL,
+        Echo(sessions::echo::EchoSession) = sessions::echo::PROTOCOL,
         Centrifuge(Box<sessions::centrifuge::Centrifuge>) = sessions::centrifuge::PROTOCOL,
     }
     others {
-        App(sessions::app::App) = Handler::Lua { .. },
-        Api(Box<Backend>) = Handler::Api,
+        App(sessions::app::AppSession) = RouteHandler::Lua { .. },
+        Api(Box<Backend>) = RouteHandler::Api,
     }
 }
 
-impl Opening for AnySession {
-    fn plan(asked: &Asked<'_, '_>, shared: &mut Shared) -> Plan {
+impl OpenSession for AnySession {
+    fn plan(asked: &ProtocolRequest<'_, '_>, shared: &mut Context) -> RequestPlan {
         match asked.route.handler {
-            Handler::Session(protocol) => Self::plan_of(protocol, asked, shared),
-            _ => Plan::Upgrade,
+            RouteHandler::Session(protocol) => Self::plan_of(protocol, asked, shared),
+            _ => RequestPlan::Upgrade,
         }
     }
 
-    fn begin(wanted: &Wanted<'_, '_, '_>, shared: &Shared) -> Result<Begun<Self>, Refused> {
+    fn begin(
+        wanted: &HandshakeRequest<'_, '_, '_>,
+        shared: &Context,
+    ) -> Result<NewSession<Self>, RefusedUpgrade> {
         match wanted.route.handler {
-            Handler::Session(protocol) => Self::begin_as(protocol, wanted, shared),
+            RouteHandler::Session(protocol) => Self::begin_as(protocol, wanted, shared),
             _ => Self::begin_other(wanted, shared),
         }
     }
@@ -162,10 +166,10 @@ impl Opening for AnySession {
     fn begin_stream(
         request: &StreamRequest<'_, '_>,
         id: ConnectionId,
-        shared: &mut Shared,
-    ) -> Option<StreamBegun<Self>> {
+        shared: &mut Context,
+    ) -> Option<NewStream<Self>> {
         match request.route.handler {
-            Handler::Session(protocol) => Self::begin_stream_as(protocol, request, id, shared),
+            RouteHandler::Session(protocol) => Self::begin_stream_as(protocol, request, id, shared),
             _ => None,
         }
     }
@@ -174,48 +178,53 @@ impl Opening for AnySession {
         each!(self, session => session.has_user())
     }
 
-    fn may_be_named_later(&self) -> bool {
-        each!(self, session => session.may_be_named_later())
+    fn may_authenticate_later(&self) -> bool {
+        each!(self, session => session.may_authenticate_later())
     }
 
-    fn refuse_for_good(&mut self, why: Unknown) -> Option<(u16, &'static str)> {
-        each!(self, session => session.refuse_for_good(why))
+    fn close_instead_of_refusing(&mut self, why: AuthError) -> Option<(u16, &'static str)> {
+        each!(self, session => session.close_instead_of_refusing(why))
     }
 
     fn subprotocol(&self, offers: &dyn Fn(&str) -> bool) -> Option<&'static str> {
         each!(self, session => session.subprotocol(offers))
     }
 
-    fn identified(&mut self, client: Identified<'_, '_>) -> bool {
-        each!(self, session => session.identified(client))
+    fn set_identity(&mut self, client: SessionIdentity<'_, '_>) -> bool {
+        each!(self, session => session.set_identity(client))
     }
 
-    fn hears(&self, route: &Route) -> Hears {
-        each!(self, session => session.hears(route))
+    fn delivery_mode(&self, route: &Route) -> DeliveryMode {
+        each!(self, session => session.delivery_mode(route))
     }
 
-    fn hears_opened(&self) -> bool {
-        each!(self, session => session.hears_opened())
+    fn wants_opened(&self) -> bool {
+        each!(self, session => session.wants_opened())
     }
 
-    fn opened(&mut self, id: ConnectionId, request: &Request<'_>, shared: &mut Shared) {
-        each!(self, session => session.opened(id, request, shared));
+    fn handle_opened(&mut self, id: ConnectionId, request: &RequestView<'_>, shared: &mut Context) {
+        each!(self, session => session.handle_opened(id, request, shared));
     }
 }
 
 impl Session for AnySession {
-    fn about(&self) -> About<'_> {
-        each!(self, session => Session::about(session))
+    fn info(&self) -> SessionInfo<'_> {
+        each!(self, session => Session::info(session))
     }
 
     #[inline]
-    fn message(&mut self, kind: MessageKind, data: &[u8], cx: &mut Context<'_>) -> Flow {
-        each!(self, session => Session::message(session, kind, data, cx))
+    fn handle_message(
+        &mut self,
+        kind: MessageKind,
+        data: &[u8],
+        cx: &mut SessionContext<'_>,
+    ) -> Flow {
+        each!(self, session => Session::handle_message(session, kind, data, cx))
     }
 
     #[inline]
-    fn is_full(&self) -> Option<Block> {
-        each!(self, session => Session::is_full(session))
+    fn input_block(&self) -> Option<WaitReason> {
+        each!(self, session => Session::input_block(session))
     }
 
     #[inline]
@@ -227,56 +236,70 @@ impl Session for AnySession {
         each!(self, session => session.has_input())
     }
 
-    fn resume(&mut self, cx: &mut Context<'_>) -> Flow {
+    fn resume(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         each!(self, session => Session::resume(session, cx))
     }
 
-    fn answered(&mut self, ticket: Ticket, answer: Answer, cx: &mut Context<'_>) -> Option<Flow> {
-        each!(self, session => Session::answered(session, ticket, answer, cx))
-    }
-
-    fn judged(
+    fn handle_answer(
         &mut self,
-        question: QuestionId,
-        verdict: Verdict,
-        cx: &mut Context<'_>,
+        ticket: Ticket,
+        answer: HubReply,
+        cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
-        each!(self, session => Session::judged(session, question, verdict, cx))
+        each!(self, session => Session::handle_answer(session, ticket, answer, cx))
     }
 
-    fn found(&mut self, finding: &Finding) -> bool {
-        each!(self, session => Session::found(session, finding))
+    fn handle_hook_decision(
+        &mut self,
+        question: HookRequestId,
+        verdict: HookDecision,
+        cx: &mut SessionContext<'_>,
+    ) -> Option<Flow> {
+        each!(self, session => Session::handle_hook_decision(session, question, verdict, cx))
+    }
+
+    fn handle_identity(&mut self, finding: &IdentityResult) -> bool {
+        each!(self, session => Session::handle_identity(session, finding))
     }
 
     fn set_peer(&mut self, peer: IpAddr) {
         each!(self, session => Session::set_peer(session, peer));
     }
 
-    fn is_meant_by(&self, relay: &Relay) -> bool {
-        each!(self, session => Session::is_meant_by(session, relay))
+    fn accepts_relay(&self, relay: &EmulationRequest) -> bool {
+        each!(self, session => Session::accepts_relay(session, relay))
     }
 
-    fn relayed(&mut self, relay: &Relay, cx: &mut Context<'_>) -> Flow {
-        each!(self, session => Session::relayed(session, relay, cx))
+    fn handle_relay(&mut self, relay: &EmulationRequest, cx: &mut SessionContext<'_>) -> Flow {
+        each!(self, session => Session::handle_relay(session, relay, cx))
     }
 
-    fn is_meant(&self, instruction: &Instruction, id: ConnectionId, shared: &Shared) -> bool {
-        each!(self, session => Session::is_meant(session, instruction, id, shared))
+    fn matches_command(
+        &self,
+        instruction: &UserCommand,
+        id: ConnectionId,
+        shared: &Context,
+    ) -> bool {
+        each!(self, session => Session::matches_command(session, instruction, id, shared))
     }
 
-    fn instructed(&mut self, instruction: &Arc<Instruction>, cx: &mut Context<'_>) -> Flow {
-        each!(self, session => Session::instructed(session, instruction, cx))
+    fn handle_user_command(
+        &mut self,
+        instruction: &Arc<UserCommand>,
+        cx: &mut SessionContext<'_>,
+    ) -> Flow {
+        each!(self, session => Session::handle_user_command(session, instruction, cx))
     }
 
-    fn lost(&mut self, channel: &str, cx: &mut Context<'_>) -> Flow {
-        each!(self, session => Session::lost(session, channel, cx))
+    fn handle_lost_history(&mut self, channel: &str, cx: &mut SessionContext<'_>) -> Flow {
+        each!(self, session => Session::handle_lost_history(session, channel, cx))
     }
 
     fn has_pings(&self) -> bool {
         each!(self, session => session.has_pings())
     }
 
-    fn deadline_ms(&self, shared: &Shared) -> u64 {
+    fn deadline_ms(&self, shared: &Context) -> u64 {
         each!(self, session => Session::deadline_ms(session, shared))
     }
 
@@ -284,60 +307,60 @@ impl Session for AnySession {
         each!(self, session => Session::blocked_deadline_ms(session, now))
     }
 
-    fn judged_deadline_ms(&self, shared: &Shared) -> u64 {
-        each!(self, session => Session::judged_deadline_ms(session, shared))
+    fn hook_deadline_ms(&self, shared: &Context) -> u64 {
+        each!(self, session => Session::hook_deadline_ms(session, shared))
     }
 
-    fn timeout(&mut self, cx: &mut Context<'_>) -> Flow {
-        each!(self, session => Session::timeout(session, cx))
+    fn handle_timeout(&mut self, cx: &mut SessionContext<'_>) -> Flow {
+        each!(self, session => Session::handle_timeout(session, cx))
     }
 
-    fn timeout_blocked(&mut self, cx: &mut Context<'_>) -> Flow {
-        each!(self, session => Session::timeout_blocked(session, cx))
+    fn handle_blocked_timeout(&mut self, cx: &mut SessionContext<'_>) -> Flow {
+        each!(self, session => Session::handle_blocked_timeout(session, cx))
     }
 
-    fn heard(&mut self) {
-        each!(self, session => Session::heard(session));
+    fn confirm_alive(&mut self) {
+        each!(self, session => Session::confirm_alive(session));
     }
 
-    fn take_hurry(&mut self) -> bool {
-        each!(self, session => Session::take_hurry(session))
+    fn take_deadline_change(&mut self) -> bool {
+        each!(self, session => Session::take_deadline_change(session))
     }
 
     fn renews_token(&self) -> bool {
         each!(self, session => session.renews_token())
     }
 
-    fn asks_for_time(&self, route: &Route) -> bool {
-        each!(self, session => Session::asks_for_time(session, route))
+    fn renews_by_hook(&self, route: &Route) -> bool {
+        each!(self, session => Session::renews_by_hook(session, route))
     }
 
-    fn names<'s>(&'s self, id: ConnectionId, shared: &'s Shared) -> (&'s str, &'s str) {
-        each!(self, session => Session::names(session, id, shared))
+    fn log_names<'s>(&'s self, id: ConnectionId, shared: &'s Context) -> (&'s str, &'s str) {
+        each!(self, session => Session::log_names(session, id, shared))
     }
 
-    fn words<'r>(&self, code: u16, reason: &'r str) -> (u16, Cow<'r, str>) {
-        each!(self, session => session.words(code, reason))
+    fn close_code_and_reason<'r>(&self, code: u16, reason: &'r str) -> (u16, Cow<'r, str>) {
+        each!(self, session => session.close_code_and_reason(code, reason))
     }
 
-    fn closing(&mut self, code: u16, reason: &str, cx: &mut Context<'_>) {
-        each!(self, session => session.closing(code, reason, cx));
+    fn write_close(&mut self, code: u16, reason: &str, cx: &mut SessionContext<'_>) {
+        each!(self, session => session.write_close(code, reason, cx));
     }
 
-    fn hears_faults(&self) -> bool {
-        each!(self, session => session.hears_faults())
+    fn closes_on_fault(&self) -> bool {
+        each!(self, session => session.closes_on_fault())
     }
 
-    fn over(&mut self, code: u16, reason: &str, cx: &mut Context<'_>) {
-        each!(self, session => Session::over(session, code, reason, cx));
+    fn handle_closed(&mut self, code: u16, reason: &str, cx: &mut SessionContext<'_>) {
+        each!(self, session => Session::handle_closed(session, code, reason, cx));
     }
 
-    fn app_ready(&mut self) -> bool {
-        each!(self, session => session.app_ready())
+    fn handle_app_ready(&mut self) -> bool {
+        each!(self, session => session.handle_app_ready())
     }
 
-    fn drained(&mut self, id: ConnectionId, shared: &mut Shared) {
-        each!(self, session => session.drained(id, shared));
+    fn handle_drained(&mut self, id: ConnectionId, shared: &mut Context) {
+        each!(self, session => session.handle_drained(id, shared));
     }
 
     fn is_back_end(&self) -> bool {

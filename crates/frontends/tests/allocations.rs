@@ -4,7 +4,7 @@
 mod world;
 
 use allocation_counter::measure;
-use veche_frontends::Block;
+use veche_frontends::WaitReason;
 use veche_proto::websocket::MessageKind;
 use world::wire::{message, post, responses, text, texts};
 use world::{INTERNAL, Options, PUSH, World};
@@ -142,7 +142,11 @@ fn a_command_that_waits_for_credit_is_not_read_again() {
         }
         // Worker 1 stands still, and gives no credit back.
         world.turn(0);
-        assert_eq!(world.blocked(back_end), Some(Block::Credit), "{front_end}");
+        assert_eq!(
+            world.blocked(back_end),
+            Some(WaitReason::Credit),
+            "{front_end}"
+        );
         world.turn(0);
         let refused = world.stats(0).credits_refused.read();
         let counted = measure(|| {

@@ -10,8 +10,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Caller, ChannelName, Class, ConnectionId, Delivery, Hub, Instruction, Mail, Options,
-    Outlet, PayloadKind, PayloadRef, SubscribeOptions, Ticket, WorkerId,
+    Caller, ChannelName, ConnectionId, Delivery, Hub, HubMessage, HubMessageClass, HubReply,
+    Options, Outlet, PayloadKind, PayloadRef, SubscribeOptions, Ticket, UserCommand, WorkerId,
 };
 
 use now::now;
@@ -24,17 +24,17 @@ const ROUNDS: usize = 301;
 struct Sink(u64);
 
 impl Outlet for Sink {
-    fn mail(&mut self, _: WorkerId, _: Mail) {}
-    fn has_credit(&self, _: WorkerId, _: Class) -> bool {
+    fn send_message(&mut self, _: WorkerId, _: HubMessage) {}
+    fn has_credit(&self, _: WorkerId, _: HubMessageClass) -> bool {
         true
     }
-    fn mail_done(&mut self, _: WorkerId, _: Class) {}
+    fn return_credit(&mut self, _: WorkerId, _: HubMessageClass) {}
     fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
         self.0 += u64::from(session.index) + delivery.payload.bytes.len() as u64;
     }
-    fn answer(&mut self, _: ConnectionId, _: Ticket, _: Answer) {}
-    fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
-    fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {}
+    fn send_reply(&mut self, _: ConnectionId, _: Ticket, _: HubReply) {}
+    fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {}
+    fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {}
 }
 
 /// The median of the rounds.

@@ -10,10 +10,10 @@ use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 
 use crate::Budget;
-use crate::ranks::{Link, Linked, NOTHING, Ranks};
+use crate::weight_classes::{Link, Linked, NO_MEMBER, WeightClasses};
 
 /// The account of the server weighs this part of its bytes: back ends publish for many users, and are trusted.
-const SERVER_PART: usize = 16;
+const SERVER_WEIGHT_DIVISOR: usize = 16;
 
 /// A user, with an empty name for anonymous clients; `None` for back ends and applications.
 pub(crate) type Publisher<'a> = Option<&'a str>;
@@ -24,7 +24,7 @@ const ACCOUNT_BYTES: usize = size_of::<Option<Account>>() + size_of::<u32>() + 2
 /// See the module's text.
 #[derive(Debug)]
 pub(crate) struct Accounts {
-    all: Vec<Option<Account>>,
+    accounts: Vec<Option<Account>>,
     free: Vec<u32>,
     names: HashTable<u32>,
     hasher: RandomState,
@@ -32,7 +32,7 @@ pub(crate) struct Accounts {
     /// The pool of each [`Budget`].
     pool_of: Vec<u32>,
     /// Some pool may hold more than it may.
-    is_over: bool,
+    may_exceed_budget: bool,
 }
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ struct Account {
     pool: u32,
     bytes: usize,
     link: Link,
-    streams: Ranks,
+    streams: WeightClasses,
 }
 
 /// A budget with what there is in it.
@@ -51,16 +51,16 @@ struct Pool {
     namespace: Option<Box<str>>,
     bytes_max: usize,
     /// No namespace has it any more.
-    is_former: bool,
+    is_removed: bool,
     bytes: usize,
-    accounts: Ranks,
+    accounts: WeightClasses,
 }
 
 impl Account {
     fn weight(&self) -> usize {
         match self.publisher {
             Some(_) => self.bytes,
-            None => self.bytes / SERVER_PART,
+            None => self.bytes / SERVER_WEIGHT_DIVISOR,
         }
     }
 
@@ -74,9 +74,9 @@ impl Pool {
         Self {
             namespace: namespace.map(Box::from),
             bytes_max: usize::MAX,
-            is_former: false,
+            is_removed: false,
             bytes: 0,
-            accounts: Ranks::default(),
+            accounts: WeightClasses::default(),
         }
     }
 
@@ -94,13 +94,13 @@ impl Linked for [Option<Account>] {
 impl Accounts {
     pub(crate) fn new() -> Self {
         Self {
-            all: Vec::new(),
+            accounts: Vec::new(),
             free: Vec::new(),
             names: HashTable::new(),
             hasher: RandomState::default(),
             pools: vec![Pool::new(None)],
             pool_of: vec![0],
-            is_over: false,
+            may_exceed_budget: false,
         }
     }
 
@@ -115,12 +115,12 @@ impl Accounts {
             unreachable!("the first one is there from the beginning");
         };
         first.bytes_max = common;
-        others.iter_mut().for_each(|pool| pool.is_former = true);
+        others.iter_mut().for_each(|pool| pool.is_removed = true);
         self.pool_of.truncate(1);
         for (namespace, bytes_max) in budgets {
             let find = |is: &dyn Fn(&Pool) -> bool| self.pools.iter().position(is);
             let place = find(&|pool| pool.namespace.as_deref() == Some(namespace))
-                .or_else(|| find(&|pool| pool.is_former && pool.accounts.is_empty()));
+                .or_else(|| find(&|pool| pool.is_removed && pool.accounts.is_empty()));
             let place = place.unwrap_or_else(|| {
                 self.pools.push(Pool::new(None));
                 self.pools.len() - 1
@@ -128,15 +128,15 @@ impl Accounts {
             let pool = &mut self.pools[place];
             pool.namespace = Some(namespace.into());
             pool.bytes_max = bytes_max;
-            pool.is_former = false;
+            pool.is_removed = false;
             self.pool_of.push(place as u32);
         }
-        self.is_over = true;
+        self.may_exceed_budget = true;
     }
 
     /// Where what has this budget is counted.
     pub(crate) fn pool(&self, budget: Budget) -> u32 {
-        self.pool_of.get(budget.place()).copied().unwrap_or(0)
+        self.pool_of.get(budget.index()).copied().unwrap_or(0)
     }
 
     pub(crate) fn pool_of(&self, index: u32) -> u32 {
@@ -145,7 +145,7 @@ impl Accounts {
 
     /// Those that namespaces have, and the common one first: the namespace, and how many bytes it takes and may take.
     pub(crate) fn budgets(&self) -> impl Iterator<Item = (Option<&str>, usize, usize)> {
-        let pools = self.pools.iter().filter(|pool| !pool.is_former);
+        let pools = self.pools.iter().filter(|pool| !pool.is_removed);
         pools.map(|pool| (pool.namespace.as_deref(), pool.bytes, pool.bytes_max))
     }
 
@@ -155,17 +155,17 @@ impl Accounts {
     }
 
     /// Whether it is the account of this publisher.
-    pub(crate) fn is_of(&self, index: u32, publisher: Publisher<'_>) -> bool {
+    pub(crate) fn belongs_to(&self, index: u32, publisher: Publisher<'_>) -> bool {
         self.get(index).publisher.as_deref() == publisher
     }
 
     /// The account of the same publisher in another pool.
-    pub(crate) fn in_pool(&mut self, index: u32, pool: u32) -> u32 {
+    pub(crate) fn account_in_pool(&mut self, index: u32, pool: u32) -> u32 {
         let publisher = self.get(index).publisher.clone();
         self.open(pool, publisher.as_deref())
     }
 
-    /// The account of a publisher, which is made if there is none: something has to be [held](Self::hold) by it at once.
+    /// The account of a publisher, which is made if there is none: something has to be [held](Self::add_stream) by it at once.
     pub(crate) fn open(&mut self, pool: u32, publisher: Publisher<'_>) -> u32 {
         let hash = self.hasher.hash_one((pool, publisher));
         let is_same = |index: &u32| {
@@ -180,45 +180,45 @@ impl Accounts {
             pool,
             bytes: 0,
             link: Link::NONE,
-            streams: Ranks::default(),
+            streams: WeightClasses::default(),
         };
         account.bytes = account.cost();
         self.pools[pool as usize].bytes += account.bytes;
         let weight = account.weight();
         let index = match self.free.pop() {
             Some(index) => {
-                self.all[index as usize] = Some(account);
+                self.accounts[index as usize] = Some(account);
                 index
             }
             None => {
-                crate::channel::reserve_one(&mut self.all);
-                self.all.push(Some(account));
-                self.all.len() as u32 - 1
+                crate::channel::reserve_one(&mut self.accounts);
+                self.accounts.push(Some(account));
+                self.accounts.len() as u32 - 1
             }
         };
-        let (all, hasher) = (&self.all, &self.hasher);
+        let (all, hasher) = (&self.accounts, &self.hasher);
         self.names
             .insert_unique(hash, index, |index| hash_of(all, hasher, *index));
         let accounts = &mut self.pools[pool as usize].accounts;
-        accounts.insert(&mut self.all[..], index, weight);
+        accounts.insert(&mut self.accounts[..], index, weight);
         index
     }
 
     /// A stream counts to this account from now on.
-    pub(crate) fn hold(
+    pub(crate) fn add_stream(
         &mut self,
         index: u32,
         streams: &mut (impl Linked + ?Sized),
         stream: u32,
         bytes: usize,
     ) {
-        let account = account(&mut self.all, index);
+        let account = account(&mut self.accounts, index);
         account.streams.insert(streams, stream, bytes);
         self.change(index, 0, bytes);
     }
 
     /// A stream takes another number of bytes; `is_renewed`: it was published to.
-    pub(crate) fn resize(
+    pub(crate) fn resize_stream(
         &mut self,
         index: u32,
         streams: &mut (impl Linked + ?Sized),
@@ -226,10 +226,10 @@ impl Accounts {
         (from, to): (usize, usize),
         is_renewed: bool,
     ) {
-        let ranks = &mut account(&mut self.all, index).streams;
+        let ranks = &mut account(&mut self.accounts, index).streams;
         match is_renewed {
-            true => ranks.renew(streams, stream, to),
-            false => ranks.reweigh(streams, stream, to),
+            true => ranks.touch(streams, stream, to),
+            false => ranks.set_weight(streams, stream, to),
         }
         if from != to {
             self.change(index, from, to);
@@ -237,14 +237,14 @@ impl Accounts {
     }
 
     /// A stream of this account, which takes so much, counts to it no longer. The account ends with its last one.
-    pub(crate) fn release(
+    pub(crate) fn remove_stream(
         &mut self,
         index: u32,
         streams: &mut (impl Linked + ?Sized),
         stream: u32,
         bytes: usize,
     ) {
-        let account = account(&mut self.all, index);
+        let account = account(&mut self.accounts, index);
         account.streams.remove(streams, stream);
         let is_last = account.streams.is_empty();
         self.change(index, bytes, 0);
@@ -254,8 +254,8 @@ impl Accounts {
     }
 
     /// The next stream that has to give, with its account. `None`: all budgets are kept to.
-    pub(crate) fn next_to_give(&mut self) -> Option<(u32, u32)> {
-        if !self.is_over {
+    pub(crate) fn next_to_evict(&mut self) -> Option<(u32, u32)> {
+        if !self.may_exceed_budget {
             return None;
         }
         let mut over = self.pools.iter().filter(|pool| pool.is_over());
@@ -263,13 +263,13 @@ impl Accounts {
             let account = pool.accounts.heaviest()?;
             Some((account, self.get(account).streams.heaviest()?))
         });
-        self.is_over = found.is_some();
+        self.may_exceed_budget = found.is_some();
         found
     }
 
     /// Whether a stream is still the one of its budget that has to give.
-    pub(crate) fn has_to_give(&self, index: u32, stream: u32) -> bool {
-        let Some(Some(account)) = self.all.get(index as usize) else {
+    pub(crate) fn must_evict(&self, index: u32, stream: u32) -> bool {
+        let Some(Some(account)) = self.accounts.get(index as usize) else {
             return false;
         };
         let pool = &self.pools[account.pool as usize];
@@ -279,42 +279,45 @@ impl Accounts {
     }
 
     fn change(&mut self, index: u32, from: usize, to: usize) {
-        let account = account(&mut self.all, index);
+        let account = account(&mut self.accounts, index);
         account.bytes = account.bytes - from + to;
         let weight = account.weight();
         let pool = &mut self.pools[account.pool as usize];
         pool.bytes = pool.bytes - from + to;
-        self.is_over |= pool.is_over();
-        pool.accounts.reweigh(&mut self.all[..], index, weight);
+        self.may_exceed_budget |= pool.is_over();
+        pool.accounts
+            .set_weight(&mut self.accounts[..], index, weight);
     }
 
     fn close(&mut self, index: u32) {
-        let hash = hash_of(&self.all, &self.hasher, index);
+        let hash = hash_of(&self.accounts, &self.hasher, index);
         if let Ok(entry) = self.names.find_entry(hash, |found| *found == index) {
             entry.remove();
         }
-        let account = account(&mut self.all, index);
+        let account = account(&mut self.accounts, index);
         let pool = &mut self.pools[account.pool as usize];
         debug_assert_eq!(account.bytes, account.cost());
         pool.bytes -= account.bytes;
-        pool.accounts.remove(&mut self.all[..], index);
-        self.all[index as usize] = None;
+        pool.accounts.remove(&mut self.accounts[..], index);
+        self.accounts[index as usize] = None;
         self.free.push(index);
     }
 
     fn get(&self, index: u32) -> &Account {
-        self.all[index as usize].as_ref().expect(HELD)
+        self.accounts[index as usize]
+            .as_ref()
+            .expect(ACCOUNT_EXISTS)
     }
 }
 
-const HELD: &str = "streams hold the index only while the account has them";
+const ACCOUNT_EXISTS: &str = "streams hold the index only while the account has them";
 
 fn account(all: &mut [Option<Account>], index: u32) -> &mut Account {
-    debug_assert_ne!(index, NOTHING);
-    all[index as usize].as_mut().expect(HELD)
+    debug_assert_ne!(index, NO_MEMBER);
+    all[index as usize].as_mut().expect(ACCOUNT_EXISTS)
 }
 
 fn hash_of(all: &[Option<Account>], hasher: &RandomState, index: u32) -> u64 {
-    let account = all[index as usize].as_ref().expect(HELD);
+    let account = all[index as usize].as_ref().expect(ACCOUNT_EXISTS);
     hasher.hash_one((account.pool, account.publisher.as_deref()))
 }

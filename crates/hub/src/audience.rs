@@ -17,24 +17,24 @@ use crate::pattern::USER;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Audience<'c> {
     /// Whose own channel it is.
-    own: Option<&'c str>,
+    user: Option<&'c str>,
     /// The names behind its last `#`, between commas.
-    named: Option<&'c str>,
+    user_list: Option<&'c str>,
     /// Whose it is by its namespace, where that is a pattern.
-    owner: Option<&'c str>,
+    pattern_user: Option<&'c str>,
     /// A `$` begins the name, or what follows the namespace.
     is_private: bool,
 }
 
 /// What lets a user into a channel, as far as its name says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum EntryRequirement {
     /// Whatever lets users into channels, a pattern or a whole namespace too.
-    Any,
+    AnyGrant,
     /// Only what is said of this very channel.
-    ByName,
+    NamedGrant,
     /// Nothing that a client asks for.
-    None,
+    Never,
 }
 
 impl<'c> Audience<'c> {
@@ -42,24 +42,24 @@ impl<'c> Audience<'c> {
     pub fn of(channel: &'c str, namespaces: &'c Namespaces) -> Self {
         if let Some(user) = channel.strip_prefix('#') {
             return Self {
-                own: Some(user),
-                named: None,
-                owner: None,
+                user: Some(user),
+                user_list: None,
+                pattern_user: None,
                 is_private: false,
             };
         }
         let local = channel.split_once(':').map_or(channel, |(_, local)| local);
         Self {
-            own: None,
-            named: channel.rsplit_once('#').map(|(_, users)| users),
-            owner: namespaces.parameter(channel, USER),
+            user: None,
+            user_list: channel.rsplit_once('#').map(|(_, users)| users),
+            pattern_user: namespaces.parameter(channel, USER),
             is_private: channel.starts_with('$') || local.starts_with('$'),
         }
     }
 
     /// Whether the name leaves nobody out.
     pub fn is_everyone(&self) -> bool {
-        !self.is_private && self.own.or(self.named).or(self.owner).is_none()
+        !self.is_private && self.user.or(self.user_list).or(self.pattern_user).is_none()
     }
 
     /// Whether the name takes a word about this very channel.
@@ -70,18 +70,20 @@ impl<'c> Audience<'c> {
     /// Whether a user is among those whom the name says, if it says any; `""` is anonymous, and never is.
     pub fn includes(&self, user: &str) -> bool {
         let is_user = |name: &str| !user.is_empty() && name == user;
-        self.own.is_none_or(is_user)
-            && self.owner.is_none_or(is_user)
-            && self.named.is_none_or(|names| names.split(',').any(is_user))
+        self.user.is_none_or(is_user)
+            && self.pattern_user.is_none_or(is_user)
+            && self
+                .user_list
+                .is_none_or(|names| names.split(',').any(is_user))
     }
 
     /// What lets a user in who asks for it; `""` is anonymous.
-    pub fn entry(&self, user: &str) -> Entry {
+    pub fn entry_requirement(&self, user: &str) -> EntryRequirement {
         match self.is_private {
             // The server subscribes its user.
-            _ if self.own.is_some() || !self.includes(user) => Entry::None,
-            true => Entry::ByName,
-            false => Entry::Any,
+            _ if self.user.is_some() || !self.includes(user) => EntryRequirement::Never,
+            true => EntryRequirement::NamedGrant,
+            false => EntryRequirement::AnyGrant,
         }
     }
 }
@@ -89,57 +91,57 @@ impl<'c> Audience<'c> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Namespace, Pattern};
+    use crate::{NamespaceOptions, PathPattern};
 
     fn namespaces() -> Namespaces {
         let mut all = Namespaces::new();
         for pattern in ["/users/:user/orders", "/users/:user", "/rooms/:room"] {
-            let pattern = Pattern::new(pattern).expect("a pattern");
-            all.insert_pattern(pattern, Namespace::default());
+            let pattern = PathPattern::new(pattern).expect("a pattern");
+            all.insert_pattern(pattern, NamespaceOptions::default());
         }
         all
     }
 
     #[test]
     fn names_say_for_whom_a_channel_is() {
-        use Entry::{Any, ByName, None};
+        use EntryRequirement::{AnyGrant, NamedGrant, Never};
         let namespaces = namespaces();
         for (channel, everyone, ann, anonymous) in [
-            ("news", true, Any, Any),
-            ("chat:42", true, Any, Any),
-            ("chat:a$", true, Any, Any),
-            ("chat:a:$b", true, Any, Any),
-            ("", true, Any, Any),
-            ("$42", false, ByName, ByName),
-            ("chat:$42", false, ByName, ByName),
-            ("$chat:42", false, ByName, ByName),
-            ("dialog:7#ann", false, Any, None),
-            ("dialog:7#bob,ann", false, Any, None),
-            ("dialog:7#bob", false, None, None),
-            ("dialog:7#anna", false, None, None),
-            ("dialog:7#ann ", false, None, None),
-            ("dialog:7#", false, None, None),
-            ("dialog:7#,", false, None, None),
-            ("dialog:$7#ann", false, ByName, None),
+            ("news", true, AnyGrant, AnyGrant),
+            ("chat:42", true, AnyGrant, AnyGrant),
+            ("chat:a$", true, AnyGrant, AnyGrant),
+            ("chat:a:$b", true, AnyGrant, AnyGrant),
+            ("", true, AnyGrant, AnyGrant),
+            ("$42", false, NamedGrant, NamedGrant),
+            ("chat:$42", false, NamedGrant, NamedGrant),
+            ("$chat:42", false, NamedGrant, NamedGrant),
+            ("dialog:7#ann", false, AnyGrant, Never),
+            ("dialog:7#bob,ann", false, AnyGrant, Never),
+            ("dialog:7#bob", false, Never, Never),
+            ("dialog:7#anna", false, Never, Never),
+            ("dialog:7#ann ", false, Never, Never),
+            ("dialog:7#", false, Never, Never),
+            ("dialog:7#,", false, Never, Never),
+            ("dialog:$7#ann", false, NamedGrant, Never),
             // What stands before the last # is free text.
-            ("dialog:#ann#bob", false, None, None),
-            ("dialog:#bob#ann", false, Any, None),
-            ("#ann", false, None, None),
-            ("#bob", false, None, None),
-            ("#ann,bob", false, None, None),
-            ("/users/ann/orders", false, Any, None),
-            ("/users/bob/orders", false, None, None),
-            ("/users/bob", false, None, None),
-            ("/users/bob#ann", false, None, None),
-            ("/users/ann/orders#ann", false, Any, None),
-            ("/users/ann/other", true, Any, Any),
-            ("/rooms/7", true, Any, Any),
-            ("/rooms/7#bob", false, None, None),
+            ("dialog:#ann#bob", false, Never, Never),
+            ("dialog:#bob#ann", false, AnyGrant, Never),
+            ("#ann", false, Never, Never),
+            ("#bob", false, Never, Never),
+            ("#ann,bob", false, Never, Never),
+            ("/users/ann/orders", false, AnyGrant, Never),
+            ("/users/bob/orders", false, Never, Never),
+            ("/users/bob", false, Never, Never),
+            ("/users/bob#ann", false, Never, Never),
+            ("/users/ann/orders#ann", false, AnyGrant, Never),
+            ("/users/ann/other", true, AnyGrant, AnyGrant),
+            ("/rooms/7", true, AnyGrant, AnyGrant),
+            ("/rooms/7#bob", false, Never, Never),
         ] {
             let audience = Audience::of(channel, &namespaces);
             assert_eq!(audience.is_everyone(), everyone, "{channel}");
-            assert_eq!(audience.entry("ann"), ann, "{channel}");
-            assert_eq!(audience.entry(""), anonymous, "{channel}");
+            assert_eq!(audience.entry_requirement("ann"), ann, "{channel}");
+            assert_eq!(audience.entry_requirement(""), anonymous, "{channel}");
         }
     }
 
@@ -150,7 +152,7 @@ mod tests {
             let audience = Audience::of(channel, &namespaces);
             assert!(audience.includes(user), "{channel}");
             assert!(!audience.includes("") && !audience.includes("bob"));
-            assert_eq!(audience.entry(user), Entry::None);
+            assert_eq!(audience.entry_requirement(user), EntryRequirement::Never);
         }
         assert!(!Audience::of("#ann,bob", &namespaces).includes("ann"));
         assert!(!Audience::of("#", &namespaces).includes(""));

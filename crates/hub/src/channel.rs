@@ -12,13 +12,13 @@ use foldhash::quality::FoldHasher;
 use hashbrown::HashTable;
 
 use crate::WorkerId;
-use crate::few::Few;
-use crate::queue::Queue;
+use crate::queue::SweepQueue;
+use crate::small_list::SmallList;
 use crate::subscription::NONE;
 
 /// How many subscribers another worker has.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Share {
+pub(crate) struct RemoteSubscribers {
     pub(crate) worker: WorkerId,
     pub(crate) count: u32,
 }
@@ -29,12 +29,12 @@ pub(crate) struct Channel {
     pub(crate) name: Arc<str>,
     /// Local: the live subscribers by slot; [`NONE`] where one has left while publications are
     /// queued, because those know their audience by place.
-    pub(crate) subscribers: Few<u32>,
+    pub(crate) subscribers: SmallList<u32>,
     /// Home: the other workers with subscribers, never with a count of 0. The own subscribers
     /// are not counted twice: they are `subscribers`.
-    pub(crate) shares: Few<Share>,
+    pub(crate) remote_subscribers: SmallList<RemoteSubscribers>,
     /// Local: what waits for a sweep; there only while something does.
-    pub(crate) queue: Option<Box<Queue>>,
+    pub(crate) queue: Option<Box<SweepQueue>>,
     /// Local: subscriptions whose home has not answered yet. Home: publications that are stalled.
     /// A channel has its home here or not, so it is never both.
     pub(crate) waiting: u32,
@@ -47,31 +47,31 @@ pub(crate) struct Channel {
 pub(crate) struct Home(u32);
 
 /// The other bits are a worker's; without it they are the number of a stream and 1, or 0.
-const AWAY: u32 = 1 << 31;
+const REMOTE: u32 = 1 << 31;
 
 impl Home {
-    pub(crate) const HERE: Self = Self(0);
+    pub(crate) const LOCAL: Self = Self(0);
 
-    pub(crate) fn away(worker: WorkerId) -> Self {
-        Self(AWAY | u32::from(worker.0))
+    pub(crate) fn remote(worker: WorkerId) -> Self {
+        Self(REMOTE | u32::from(worker.0))
     }
 
-    pub(crate) fn is_here(self) -> bool {
-        self.0 & AWAY == 0
+    pub(crate) fn is_local(self) -> bool {
+        self.0 & REMOTE == 0
     }
 
     /// The worker that it is, if it is not this one.
-    pub(crate) fn elsewhere(self) -> Option<WorkerId> {
-        (!self.is_here()).then_some(WorkerId(self.0 as u16))
+    pub(crate) fn remote_worker(self) -> Option<WorkerId> {
+        (!self.is_local()).then_some(WorkerId(self.0 as u16))
     }
 
     pub(crate) fn stream(self) -> Option<u32> {
-        self.0.checked_sub(1).filter(|_| self.is_here())
+        self.0.checked_sub(1).filter(|_| self.is_local())
     }
 
     /// Here, and with this stream.
     pub(crate) fn with_stream(stream: u32) -> Self {
-        debug_assert!(stream < AWAY - 1);
+        debug_assert!(stream < REMOTE - 1);
         Self(stream + 1)
     }
 }
@@ -81,15 +81,20 @@ const _: () = assert!(size_of::<Option<Channel>>() <= 64);
 
 impl Channel {
     /// Live subscribers here.
-    pub(crate) fn subscribers_here(&self) -> usize {
+    pub(crate) fn local_subscribers(&self) -> usize {
         let left = self.queue.as_ref().map_or(0, |queue| queue.tombstones);
         self.subscribers.len() - left
     }
 
     /// Home: registered subscribers on all workers.
-    pub(crate) fn subscribers_all(&self) -> u32 {
-        let there: u32 = self.shares.as_slice().iter().map(|share| share.count).sum();
-        self.subscribers_here() as u32 + there
+    pub(crate) fn total_subscribers(&self) -> u32 {
+        let there: u32 = self
+            .remote_subscribers
+            .as_slice()
+            .iter()
+            .map(|share| share.count)
+            .sum();
+        self.local_subscribers() as u32 + there
     }
 
     /// Takes the subscriber at `place` out. Returns the slot that moved to its place, if one did.
@@ -108,34 +113,35 @@ impl Channel {
     }
 
     /// Home: one more subscriber on `worker`.
-    pub(crate) fn add_share(&mut self, worker: WorkerId) {
+    pub(crate) fn add_remote_subscriber(&mut self, worker: WorkerId) {
         match self
-            .shares
+            .remote_subscribers
             .as_mut_slice()
             .iter_mut()
             .find(|share| share.worker == worker)
         {
             Some(share) => share.count += 1,
             None => {
-                self.shares.push(Share { worker, count: 1 });
+                self.remote_subscribers
+                    .push(RemoteSubscribers { worker, count: 1 });
             }
         }
     }
 
     /// Home: one subscriber less on `worker`. False if it had none: the caller's mail is wrong.
-    pub(crate) fn remove_share(&mut self, worker: WorkerId) -> bool {
+    pub(crate) fn remove_remote_subscriber(&mut self, worker: WorkerId) -> bool {
         let Some(place) = self
-            .shares
+            .remote_subscribers
             .as_slice()
             .iter()
             .position(|share| share.worker == worker)
         else {
             return false;
         };
-        let share = &mut self.shares.as_mut_slice()[place];
+        let share = &mut self.remote_subscribers.as_mut_slice()[place];
         share.count -= 1;
         if share.count == 0 {
-            self.shares.swap_remove(place);
+            self.remote_subscribers.swap_remove(place);
         }
         true
     }
@@ -143,7 +149,7 @@ impl Channel {
     /// Whether anybody still needs the entry.
     fn is_idle(&self) -> bool {
         self.subscribers.is_empty()
-            && self.shares.is_empty()
+            && self.remote_subscribers.is_empty()
             && self.queue.is_none()
             && self.waiting == 0
             && self.home.stream().is_none()
@@ -187,8 +193,8 @@ impl Channels {
     pub(crate) fn insert(&mut self, hash: u64, name: Arc<str>, home: Home) -> u32 {
         let channel = Channel {
             name,
-            subscribers: Few::None,
-            shares: Few::None,
+            subscribers: SmallList::None,
+            remote_subscribers: SmallList::None,
             queue: None,
             waiting: 0,
             home,

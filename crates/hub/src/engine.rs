@@ -9,14 +9,14 @@
 //!
 //! * `order`: of one channel, publications get their places in the order in which the home hands them over. Other nodes
 //!   may publish between them.
-//! * `answer`: each publication that is handed over is answered once: at once ([`Order::Done`], [`Order::Skipped`]), or
-//!   later by a [`Report`] with its [`Receipt`]. An error means that nothing is known: it may have been stored.
+//! * `answer`: each publication that is handed over is answered once: at once ([`OrderResult::Done`], [`OrderResult::Skipped`]), or
+//!   later by a [`EngineReport`] with its [`RequestContext`]. An error means that nothing is known: it may have been stored.
 //! * `retry`: an engine hands a publication to its store again only under a key: that of the publisher, or one that it has
 //!   made for this. The home forgets the publisher's key of a publication that failed, so the publisher may repeat it; the
 //!   store then knows the key. In either case the publication is stored once.
 //! * `stale`: a publication whose version is not newer is skipped, and so is one whose key was used; neither is fed.
 //! * `handed`: the number of subscribers of a publication is known only where this node has all of them: an engine that
-//!   answers by [`Report::Published`] leaves it open.
+//!   answers by [`EngineReport::PublishOutcome`] leaves it open.
 //! * `room`: an engine never refuses what is handed over; [`Engine::is_full`] makes the home pause the publishers first.
 //!
 //! Positions
@@ -24,7 +24,7 @@
 //! * `increase`: within an epoch offsets increase with the order. They need not be dense, so nothing outside an engine
 //!   calculates with them: the hub compares them, and stores and sends them as they are.
 //! * `epoch`: positions of different epochs can't be compared. An engine that has lost positions begins another epoch and
-//!   says so with [`Report::Lost`].
+//!   says so with [`EngineReport::Lost`].
 //!
 //! Feed
 //!
@@ -32,11 +32,11 @@
 //!   ([`Engine::follow`], [`Engine::unfollow`]), whether or not the channel remembers. A wildcard channel stands for all
 //!   that it matches. A subscription is not answered before the engine follows its channel; once it does,
 //!   [`Engine::position`] is where the feed goes on. A subscription fails if the engine can't follow the channel.
-//! * `feed`: publications reach subscribers by the feed alone: as the value of [`Order::Done`], or as [`Report::Item`].
+//! * `feed`: publications reach subscribers by the feed alone: as the value of [`OrderResult::Done`], or as [`EngineReport::FeedItem`].
 //!   The home hands each on in the order of the feed, to all workers of the node; from there nothing is lost.
 //! * `stored`: what is fed is stored as far as the engine stores anything: no crash of this node takes back what a
 //!   subscriber or a publisher has seen.
-//! * `link`: an item carries the offset of its predecessor ([`Item::before`]). The home follows the links: it skips an
+//! * `link`: an item carries the offset of its predecessor ([`FeedItem::predecessor`]). The home follows the links: it skips an
 //!   item at or below the last offset, and takes an item whose predecessor is not the last offset for a gap.
 //! * `gap`: the feed of an engine may lose items, repeat them and reorder them. The home heals a gap by one
 //!   [`Engine::read_since`] from the last offset and holds later items back meanwhile. An engine that may lose the latest
@@ -47,23 +47,23 @@
 //! Reading
 //!
 //! * `join`: a new subscriber joins at the position that has been fed and gets what it missed up to there. An engine that
-//!   does not hold that in this process says [`Step::Later`] and feeds by reports only. The home reads for all subscribers
+//!   does not hold that in this process says [`Step::Deferred`] and feeds by reports only. The home reads for all subscribers
 //!   of a channel together, and keeps what is fed meanwhile. Until then the subscription is pending: it is counted nowhere
 //!   and gets nothing.
 //! * `chain`: a read returns a [`Chain`]: publications that are linked without a gap, up to the top. It joins a position
 //!   only if the position's offset is one of its links in the same epoch. An engine that is not certain of a link leaves
 //!   the chain shorter, and the subscriber learns that something is missing.
 //! * `share`: subscribers that come while a read is under way share it, as far as it reaches back.
-//! * `top`: a read includes every item that the home [has fed](Engine::fed) before it asks.
+//! * `top`: a read includes every item that the home [has before_delivery](Engine::before_delivery) before it asks.
 //! * `removal`: removing the history keeps the position. What was handed over before goes with it.
 //!
 //! Presence
 //!
-//! * `member`: the home hands each member over that comes or leaves on this node ([`Engine::member`]), in order. The
+//! * `member_changed`: the home hands each member over that comes or leaves on this node ([`Engine::member_changed`]), in order. The
 //!   engine says, at once or later, whether subscribers are to hear of it: not if the same user is a member on another
 //!   node, where only users count.
 //! * `lease`: members are valid as long as the lease of their node, which the engine renews. An engine that has lost them
-//!   takes them from [`Catalog::members`] again. One node reports members whose lease has ended ([`Report::Departed`]).
+//!   takes them from [`Catalog::members`] again. One node reports members whose lease has ended ([`EngineReport::LeaseExpired`]).
 //! * `presence`: the members of a channel and their number are a query to the engine, which may answer later.
 //!
 //! An engine knows no socket or clock here: what it sends and receives is carried by its owner, which calls
@@ -71,17 +71,17 @@
 
 use std::sync::Arc;
 
-pub use crate::chain::{Chain, Reach, Read};
 use crate::channel::{Channel, Channels};
-use crate::history::is_used;
-use crate::payload::Source;
+use crate::channel_members::ChannelMembers;
+use crate::history::is_position_used;
+pub use crate::history_segment::{HistoryRead, HistorySegment, ReadStart};
+use crate::payload::PayloadSource;
 use crate::presence::Presence;
 use crate::publish::Origin;
-use crate::roster::Roster;
 use crate::{
-    ClientInfo, Event, History, HistoryError, Info, Joined, Namespaces, Page, Payload, Position,
-    PresenceError, PresenceStats, Publication, PublishOptions, Published, Query, SubscribeOptions,
-    Version,
+    ClientInfo, FeedEvent, HistoryError, HistoryOptions, HistoryPage, HistoryQuery, Namespaces,
+    Payload, Position, PresenceError, PresenceStats, Publication, PublicationInfo, PublishOptions,
+    PublishOutcome, SubscribeOptions, SubscribeOutcome, Version,
 };
 
 /// Orders and stores the publications of the channels of one home, see the [module](self).
@@ -95,9 +95,9 @@ pub trait Engine {
     fn close(&mut self, slot: u32, name: &Arc<str>);
 
     /// Orders a publication, joins and leaves included.
-    fn publish(&mut self, offer: &mut Offer<'_, '_>) -> Order;
+    fn publish(&mut self, offer: &mut NewPublication<'_, '_>) -> OrderResult;
 
-    /// Whether publications may be ordered later: if not, [`publish`](Self::publish) never returns [`Order::Later`].
+    /// Whether publications may be ordered later: if not, [`publish`](Self::publish) never returns [`OrderResult::Deferred`].
     fn is_deferring(&self) -> bool {
         false
     }
@@ -108,26 +108,30 @@ pub trait Engine {
     }
 
     /// Returns how many receipts of a channel the engine holds.
-    fn waiting(&self, _slot: u32) -> u32 {
+    fn pending_count(&self, _slot: u32) -> u32 {
         0
     }
 
     /// Reports the receipt back in its place behind what is handed over already; called while receipts of the channel
     /// wait.
-    fn fence(&mut self, slot: u32, receipt: Receipt);
+    fn fence(&mut self, slot: u32, receipt: RequestContext);
 
     /// Has the feed of a channel begin, which gets its first subscriber on this node. Where it remembers it has a slot.
-    /// [`Report::Following`] brings a later answer, unless [`unfollow`](Self::unfollow) comes first.
-    fn follow(&mut self, _name: &Arc<str>, _slot: Option<u32>) -> Step<()> {
-        Step::Done(())
+    /// [`EngineReport::Following`] brings a later answer, unless [`unfollow`](Self::unfollow) comes first.
+    fn follow(&mut self, _name: &Arc<str>, _slot: Option<u32>) -> EngineReply<()> {
+        EngineReply::Ready(())
     }
 
     /// Has the feed of a channel end, which has lost its last subscriber on this node.
     fn unfollow(&mut self, _name: &Arc<str>, _slot: Option<u32>) {}
 
     /// Returns what a new subscriber joins: the position that has been fed, and what it has missed up to there.
-    /// [`Step::Later`] where this process does not hold it: the home then reads the [`Chain`].
-    fn join(&mut self, kept: Kept<'_>, joining: &SubscribeOptions) -> Step<Joined>;
+    /// [`Step::Deferred`] where this process does not hold it: the home then reads the [`Chain`].
+    fn join(
+        &mut self,
+        kept: StoredChannel<'_>,
+        joining: &SubscribeOptions,
+    ) -> EngineReply<SubscribeOutcome>;
 
     /// Returns whether this process knows of no stored publications of the channel.
     fn is_empty(&self, slot: u32) -> bool;
@@ -135,73 +139,77 @@ pub trait Engine {
     /// Reads a part of the history.
     fn read(
         &mut self,
-        kept: Kept<'_>,
-        query: &Query,
+        kept: StoredChannel<'_>,
+        query: &HistoryQuery,
         answer_max: usize,
-        receipt: Receipt,
-    ) -> Step<Result<Page, HistoryError>>;
+        receipt: RequestContext,
+    ) -> EngineReply<Result<HistoryPage, HistoryError>>;
 
-    /// Reads what is stored from there up to the top, to heal a gap or for subscribers: [`Report::Chain`] brings it.
-    fn read_since(&mut self, _slot: u32, _read: Read) {}
+    /// Reads what is stored from there up to the top, to heal a gap or for subscribers: [`EngineReport::Chain`] brings it.
+    fn read_since(&mut self, _slot: u32, _read: HistoryRead) {}
 
     /// Goes on at a position, behind a gap that could not be healed.
     fn resume(&mut self, _slot: u32, _position: Position) {}
 
     /// Removes the history of a channel; its position stays.
-    fn remove(&mut self, kept: Kept<'_>, receipt: Receipt) -> Step<Result<(), HistoryError>>;
+    fn remove(
+        &mut self,
+        kept: StoredChannel<'_>,
+        receipt: RequestContext,
+    ) -> EngineReply<Result<(), HistoryError>>;
 
     /// Takes note that a removal is about to be answered: what was handed over before it and fed since goes too.
-    fn removed(&mut self, _slot: u32) {}
+    fn before_removal_reply(&mut self, _slot: u32) {}
 
     /// Takes note that an item is about to be handed to subscribers, and returns the payload before it where deltas are
     /// wanted.
-    fn fed(
+    fn before_delivery(
         &mut self,
         slot: u32,
         publication: &Publication,
-        history: &History,
+        history: &HistoryOptions,
         wants_previous: bool,
         now_ms: u64,
     ) -> Option<Payload>;
 
     /// Returns the number of reports that [`poll`](Self::poll) can return now.
-    fn ready(&self) -> usize {
+    fn ready_reports(&self) -> usize {
         0
     }
 
     /// Returns the next report.
-    fn poll(&mut self) -> Option<Report> {
+    fn poll(&mut self) -> Option<EngineReport> {
         None
     }
 
     /// Takes note that a report with a receipt has been carried out.
-    fn settle(&mut self, _slot: u32) {}
+    fn report_handled(&mut self, _slot: u32) {}
 
     /// Returns the position of the last item that was fed.
     fn position(&self, slot: u32) -> Position;
 
-    /// Takes note of a member of this node. Returns whether subscribers are to hear of it; [`Report::Member`] brings a later
+    /// Takes note of a member of this node. Returns whether subscribers are to hear of it; [`EngineReport::Member`] brings a later
     /// answer.
-    fn member(&mut self, _change: MemberChange<'_>) -> Step<bool> {
-        Step::Done(true)
+    fn member_changed(&mut self, _change: MemberChange<'_>) -> EngineReply<bool> {
+        EngineReply::Ready(true)
     }
 
     /// Returns the members of a channel; `here` are those of this node.
     fn presence(
         &mut self,
-        here: Members<'_>,
-        _asker: Asker,
-    ) -> Step<Result<Box<[Arc<ClientInfo>]>, PresenceError>> {
-        Step::Done(here.list())
+        here: LocalMembers<'_>,
+        _asker: QueryContext,
+    ) -> EngineReply<Result<Box<[Arc<ClientInfo>]>, PresenceError>> {
+        EngineReply::Ready(here.list())
     }
 
     /// Returns how many are in a channel; `here` are the members of this node.
     fn presence_stats(
         &mut self,
-        here: Members<'_>,
-        _asker: Asker,
-    ) -> Step<Result<PresenceStats, PresenceError>> {
-        Step::Done(Ok(here.stats()))
+        here: LocalMembers<'_>,
+        _asker: QueryContext,
+    ) -> EngineReply<Result<PresenceStats, PresenceError>> {
+        EngineReply::Ready(Ok(here.stats()))
     }
 
     /// Has changed limits: the namespaces, and the bytes for the history of all workers.
@@ -212,7 +220,7 @@ pub trait Engine {
         &mut self,
         _catalog: &Catalog<'_>,
         _now_ms: u64,
-        _round: Round,
+        _round: MaintenanceScope,
         _gone: &mut Vec<u32>,
     ) {
     }
@@ -223,23 +231,23 @@ pub trait Engine {
     }
 
     /// The gauges of the engine.
-    fn gauges(&self) -> Gauges {
-        Gauges::default()
+    fn gauges(&self) -> EngineGauges {
+        EngineGauges::default()
     }
 }
 
 /// How much an engine is to maintain in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Round {
+pub enum MaintenanceScope {
     /// Behind a publication or a subscription: what keeps the limits.
-    Step,
+    Incremental,
     /// About once a second.
     Full,
 }
 
 /// What an engine holds, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gauges {
+pub struct EngineGauges {
     /// Receipts that were not reported yet.
     pub waiting: usize,
     /// Those among them that are ready to be polled.
@@ -254,72 +262,72 @@ pub struct Gauges {
 
 /// A channel that remembers.
 #[derive(Clone, Copy, Debug)]
-pub struct Kept<'a> {
+pub struct StoredChannel<'a> {
     /// Its name.
     pub name: &'a Arc<str>,
     /// Its slot.
     pub slot: u32,
     /// How much it remembers.
-    pub history: &'a History,
+    pub history: &'a HistoryOptions,
     /// The wall clock for expiry.
     pub now_ms: u64,
 }
 
 /// A publication that is handed to the engine.
-pub struct Offer<'a, 'p> {
+pub struct NewPublication<'a, 'p> {
     pub(crate) channel: u32,
-    pub(crate) payload: Source<'p>,
-    pub(crate) terms: Option<&'a Arc<PublishOptions>>,
+    pub(crate) payload: PayloadSource<'p>,
+    pub(crate) options: Option<&'a Arc<PublishOptions>>,
     pub(crate) origin: Origin,
     /// The name of the channel.
     pub name: &'a Arc<str>,
     /// The slot of the channel, if it has one.
     pub slot: Option<u32>,
     /// The history that stores it; `None`: it is not stored and gets no position.
-    pub history: Option<&'a History>,
+    pub history: Option<&'a HistoryOptions>,
     /// What it tells.
-    pub event: Event,
+    pub event: FeedEvent,
     /// The wall clock.
     pub at_ms: u64,
     /// What is said of it beside its payload.
-    pub info: Option<&'a Arc<Info>>,
+    pub info: Option<&'a Arc<PublicationInfo>>,
     /// Whether the payload before it is wanted, for deltas.
     pub wants_previous: bool,
 }
 
-impl Offer<'_, '_> {
+impl NewPublication<'_, '_> {
     /// Returns the payload to keep. The bytes are copied the first time only.
     pub fn payload(&mut self) -> Payload {
-        self.payload.keep()
+        self.payload.to_payload()
     }
 
     /// Returns the version of the state that it tells.
     #[must_use]
     pub fn version(&self) -> Option<&Version> {
-        self.terms?.version.as_ref()
+        self.options?.version.as_ref()
     }
 
     /// Returns the key that tells it from repetitions.
     #[must_use]
     pub fn idempotency_key(&self) -> Option<&str> {
-        self.terms?.idempotency_key.as_deref()
+        self.options?.idempotency_key.as_deref()
     }
 
     /// Returns what the report about it has to carry.
     #[must_use]
-    pub fn receipt(&self) -> Receipt {
-        Receipt {
+    pub fn context(&self) -> RequestContext {
+        RequestContext {
             channel: self.channel,
             origin: self.origin,
-            terms: self.terms.cloned(),
-            first: None,
+            options: self.options.cloned(),
+            repeated: None,
         }
     }
 
     /// Returns the publication with its place.
     pub fn to_publication(&mut self, position: Option<Position>) -> Publication {
         Publication {
-            payload: self.payload.keep(),
+            payload: self.payload.to_payload(),
             position,
             at_ms: self.at_ms,
             event: self.event,
@@ -330,17 +338,17 @@ impl Offer<'_, '_> {
 
 /// The hub's own record of something that is answered later; opaque to engines.
 #[derive(Debug)]
-pub struct Receipt {
+pub struct RequestContext {
     pub(crate) channel: u32,
     pub(crate) origin: Origin,
-    pub(crate) terms: Option<Arc<PublishOptions>>,
+    pub(crate) options: Option<Arc<PublishOptions>>,
     /// The result of the publication that it repeats.
-    pub(crate) first: Option<Published>,
+    pub(crate) repeated: Option<PublishOutcome>,
 }
 
 /// A question whose answer is reported later; opaque to engines.
 #[derive(Debug)]
-pub struct Asker(pub(crate) Origin);
+pub struct QueryContext(pub(crate) Origin);
 
 /// A member of this node that has come or left.
 #[derive(Debug)]
@@ -349,48 +357,48 @@ pub struct MemberChange<'a> {
     pub channel: &'a Arc<str>,
     /// The member.
     pub client: &'a Arc<ClientInfo>,
-    /// [`Event::Joined`] or [`Event::Left`].
-    pub event: Event,
+    /// [`FeedEvent::SubscribeOutcome`] or [`FeedEvent::Left`].
+    pub event: FeedEvent,
     /// Whether only the first and the last connection of a user are news.
     pub is_by_user: bool,
     /// Whether subscribers hear of it as far as this node knows. If not, an answer changes nothing.
-    pub is_news: bool,
+    pub is_announced: bool,
 }
 
 impl MemberChange<'_> {
     /// Returns what the report about it has to carry.
     #[must_use]
-    pub fn notice(&self) -> Notice {
-        Notice {
+    pub fn context(&self) -> MemberChangeContext {
+        MemberChangeContext {
             channel: Arc::clone(self.channel),
             client: Arc::clone(self.client),
             event: self.event,
-            is_news: self.is_news,
+            is_announced: self.is_announced,
         }
     }
 }
 
 /// A change of membership that is answered later; opaque to engines.
 #[derive(Debug)]
-pub struct Notice {
+pub struct MemberChangeContext {
     pub(crate) channel: Arc<str>,
     pub(crate) client: Arc<ClientInfo>,
-    pub(crate) event: Event,
-    pub(crate) is_news: bool,
+    pub(crate) event: FeedEvent,
+    pub(crate) is_announced: bool,
 }
 
 /// The members of one channel on this node.
 #[derive(Clone, Copy, Debug)]
-pub struct Members<'a> {
+pub struct LocalMembers<'a> {
     /// The channel.
     pub channel: &'a str,
-    pub(crate) roster: Option<&'a Roster>,
+    pub(crate) members: Option<&'a ChannelMembers>,
 }
 
-impl Members<'_> {
+impl LocalMembers<'_> {
     /// Returns the members, or [`PresenceError::TooMany`].
     pub fn list(&self) -> Result<Box<[Arc<ClientInfo>]>, PresenceError> {
-        let Some(roster) = self.roster else {
+        let Some(roster) = self.members else {
             return Ok(Box::default());
         };
         match roster.stats().clients as usize <= crate::MEMBERS_MAX {
@@ -402,16 +410,16 @@ impl Members<'_> {
     /// Returns how many there are.
     #[must_use]
     pub fn stats(&self) -> PresenceStats {
-        self.roster
-            .map_or_else(PresenceStats::default, Roster::stats)
+        self.members
+            .map_or_else(PresenceStats::default, ChannelMembers::stats)
     }
 }
 
 /// What became of a publication that was handed over.
 #[derive(Debug)]
-pub enum Order {
+pub enum OrderResult {
     /// It is ordered and stored, and is to be fed now.
-    Done {
+    Ordered {
         /// Its position, where it is stored.
         position: Option<Position>,
         /// The payload before it, where deltas are wanted.
@@ -420,60 +428,60 @@ pub enum Order {
     /// It is stale. With the position of the channel.
     Skipped(Position),
     /// A report follows.
-    Later,
+    Deferred,
 }
 
 /// What is answered at once or by a report.
 #[derive(Debug)]
-pub enum Step<T> {
+pub enum EngineReply<T> {
     /// The answer.
-    Done(T),
+    Ready(T),
     /// A report follows.
-    Later,
+    Deferred,
 }
 
 /// An item of a channel's feed.
 #[derive(Clone, Debug)]
-pub struct Item {
+pub struct FeedItem {
     /// The channel.
     pub channel: Arc<str>,
     /// What was published, with its position where it is stored.
     pub publication: Publication,
     /// The offset of its predecessor in the same epoch, 0 for the first.
-    pub before: u64,
+    pub predecessor: u64,
 }
 
 /// Something that an engine answers later, or announces.
 #[derive(Debug)]
-pub enum Report {
+pub enum EngineReport {
     /// An item of the feed. Has a receipt where this worker has handed it over and it was not answered yet.
-    Item(Box<Item>, Option<Receipt>),
+    Item(Box<FeedItem>, Option<RequestContext>),
     /// A publication is ordered; its item comes by itself. With its position where it is stored. How many subscribers it
     /// has is not known.
-    Published(Receipt, Option<Position>),
+    Published(RequestContext, Option<Position>),
     /// The engine has not answered: whether a publication was stored is not known.
-    Failed(Receipt),
+    Failed(RequestContext),
     /// A publication was stale. With the position of its channel, `None` for that of the last item fed by then.
-    Skipped(Receipt, Option<Position>),
+    Skipped(RequestContext, Option<Position>),
     /// A [fence](Engine::fence) is reached.
-    Fence(Receipt),
+    Fence(RequestContext),
     /// The history was removed, or was not.
-    Removed(Receipt, Result<(), HistoryError>),
+    Removed(RequestContext, Result<(), HistoryError>),
     /// A part of the history.
-    History(Receipt, Result<Page, HistoryError>),
+    History(RequestContext, Result<HistoryPage, HistoryError>),
     /// The answer to [`Engine::follow`]: whether the feed of this channel has begun.
     Following(Arc<str>, bool),
     /// The answer to [`Engine::read_since`]: the channel, what was asked for, and what is stored; `None` where that can't
     /// be read.
-    Chain(Arc<str>, Read, Option<Box<Chain>>),
-    /// The answer to [`Engine::member`]: whether subscribers are to hear of it.
-    Member(Notice, bool),
+    Segment(Arc<str>, HistoryRead, Option<Box<HistorySegment>>),
+    /// The answer to [`Engine::member_changed`]: whether subscribers are to hear of it.
+    Member(MemberChangeContext, bool),
     /// The lease of a member of another node has ended, and this node is the one to say so.
-    Departed(Arc<str>, Arc<ClientInfo>),
+    LeaseExpired(Arc<str>, Arc<ClientInfo>),
     /// Who is in a channel.
-    Presence(Asker, Result<Box<[Arc<ClientInfo>]>, PresenceError>),
+    Presence(QueryContext, Result<Box<[Arc<ClientInfo>]>, PresenceError>),
     /// How many are in a channel.
-    PresenceStats(Asker, Result<PresenceStats, PresenceError>),
+    PresenceStats(QueryContext, Result<PresenceStats, PresenceError>),
     /// The position of a channel is void, for example because its epoch has ended.
     Lost(Arc<str>),
 }
@@ -488,7 +496,7 @@ pub struct Catalog<'a> {
 impl Catalog<'_> {
     /// Iterates over the members of this node, by channel.
     pub fn members(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ClientInfo>)> {
-        self.presence.members_here()
+        self.presence.local_members()
     }
 
     fn channel(&self, channel: u32) -> &Channel {
@@ -503,13 +511,13 @@ impl Catalog<'_> {
 
     /// Returns how much a channel remembers.
     #[must_use]
-    pub fn history(&self, channel: u32) -> Option<History> {
+    pub fn history(&self, channel: u32) -> Option<HistoryOptions> {
         self.namespaces.of(self.name(channel)).history
     }
 
     /// Returns whether the position of a channel is in use.
     #[must_use]
-    pub fn is_used(&self, channel: u32) -> bool {
-        is_used(self.channel(channel))
+    pub fn is_position_used(&self, channel: u32) -> bool {
+        is_position_used(self.channel(channel))
     }
 }

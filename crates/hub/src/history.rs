@@ -5,15 +5,15 @@
 use std::sync::Arc;
 
 use crate::channel::{Channel, Home};
-use crate::engine::{Catalog, Kept, Receipt, Round, Step};
-use crate::page::{Page, Query};
+use crate::engine::{Catalog, EngineReply, MaintenanceScope, RequestContext, StoredChannel};
+use crate::page::{HistoryPage, HistoryQuery};
 use crate::publish::Origin;
 use crate::stream::Recovered;
-use crate::{Engine, History, Hub, Namespaces, Now, Position};
+use crate::{Engine, HistoryOptions, Hub, Namespaces, Now, Position};
 
 /// What somebody joins who subscribes to a channel that remembers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Joined {
+pub struct SubscribeOutcome {
     /// Of the latest publication so far: what he gets next has the next one.
     pub position: Position,
     /// What he has missed, if he had said up to where he knew the channel.
@@ -50,7 +50,7 @@ impl<E: Engine> Hub<E> {
 
     /// Sets the options of channels and the bytes that the history of all workers may take, of which the
     /// [budgets](Namespaces::add_budget) of namespaces are parts. Streams move to their new budgets, and publications above
-    /// them are evicted, in bounded steps of [`look_after`](Self::look_after). The wildcard namespaces may not change once
+    /// them are evicted, in bounded steps of [`maintain`](Self::look_after). The wildcard namespaces may not change once
     /// there are channels, since the homes of these depend on them.
     pub fn set_history(&mut self, namespaces: Arc<Namespaces>, bytes_max: usize) {
         debug_assert!(
@@ -65,40 +65,40 @@ impl<E: Engine> Hub<E> {
         self.history_answer_max = publications;
     }
 
-    /// Whether something gets old, or is over, also while nothing happens: [`look_after`](Self::look_after) is needed.
-    pub fn has_looks_due(&self) -> bool {
+    /// Whether something gets old, or is over, also while nothing happens: [`maintain`](Self::look_after) is needed.
+    pub fn needs_maintenance(&self) -> bool {
         let has_old = self.engine.has_maintenance();
-        has_old || self.presence.is_waiting() || self.happenings.is_waiting()
+        has_old || self.presence.has_timers() || self.channel_events.has_timers()
     }
 
     /// Whether somebody is to be told of something: a [`sweep`](Self::sweep), or
     /// [`take_happenings`](Self::take_happenings), is needed.
-    pub fn has_to_tell(&self) -> bool {
-        !self.announcements.is_empty() || self.happenings.has_some()
+    pub fn has_pending_output(&self) -> bool {
+        !self.join_leave_queue.is_empty() || self.channel_events.has_events()
     }
 
     /// Lets go of some of what is over; to be called about once a second.
-    pub fn look_after(&mut self) {
-        self.recent.forget(self.now.mono_ms);
-        self.end_absences();
-        self.end_emptying();
-        self.end_wanted();
-        self.maintain(Round::Full);
+    pub fn maintain(&mut self) {
+        self.idempotency.expire(self.now.mono_ms);
+        self.expire_leaves();
+        self.report_vacated();
+        self.report_still_empty();
+        self.maintain_engine(MaintenanceScope::Full);
     }
 
     /// Returns the wall clock for expiry, or 0 for [`SETTLED_MS`](crate::SETTLED_MS) after a start from a log, so that nothing
     /// expires.
-    pub(crate) fn age_ms(&self) -> u64 {
-        match self.now.mono_ms < self.doubts_clock_until {
+    pub(crate) fn expiry_clock_ms(&self) -> u64 {
+        match self.now.mono_ms < self.clock_grace_until_ms {
             true => 0,
             false => self.now.wall_ms,
         }
     }
 
     /// The channel's stream, which begins now if there is none.
-    pub(crate) fn stream_of(&mut self, index: u32) -> u32 {
+    pub(crate) fn open_stream(&mut self, index: u32) -> u32 {
         let channel = &mut self.channels[index];
-        debug_assert!(channel.home.is_here());
+        debug_assert!(channel.home.is_local());
         match channel.home.stream() {
             Some(stream) => stream,
             None => {
@@ -111,13 +111,13 @@ impl<E: Engine> Hub<E> {
 
     /// Keeps the limits of what is stored. Entries may go with it: to be called while no index of one is held.
     #[inline]
-    pub(crate) fn keep_to_budget(&mut self) {
-        self.maintain(Round::Step);
+    pub(crate) fn evict_over_budget(&mut self) {
+        self.maintain_engine(MaintenanceScope::Incremental);
     }
 
     #[inline]
-    fn maintain(&mut self, round: Round) {
-        let now_ms = self.age_ms();
+    fn maintain_engine(&mut self, round: MaintenanceScope) {
+        let now_ms = self.expiry_clock_ms();
         let catalog = Catalog {
             channels: &self.channels,
             namespaces: &self.namespaces,
@@ -126,42 +126,45 @@ impl<E: Engine> Hub<E> {
         let mut gone = Vec::new();
         self.engine.maintain(&catalog, now_ms, round, &mut gone);
         for index in gone {
-            self.lines.remove(&index);
-            self.channels[index].home = Home::HERE;
+            self.feed_queues.remove(&index);
+            self.channels[index].home = Home::LOCAL;
             self.channels.release(index);
         }
     }
 
     /// The channel remembers no more; its entry stays.
-    pub(crate) fn lose_stream(&mut self, index: u32) {
+    pub(crate) fn detach_stream(&mut self, index: u32) {
         let channel = &mut self.channels[index];
         if let Some(slot) = channel.home.stream() {
             self.engine.close(slot, &channel.name);
-            channel.home = Home::HERE;
-            self.lines.remove(&index);
-            self.give_up_read(index);
+            channel.home = Home::LOCAL;
+            self.feed_queues.remove(&index);
+            self.abandon_join_read(index);
         }
     }
 
     /// The slot of a channel that remembers, and its entry.
-    fn remembered(&mut self, channel: &str) -> Result<(u32, u32, History), HistoryError> {
+    fn find_stored_channel(
+        &mut self,
+        channel: &str,
+    ) -> Result<(u32, u32, HistoryOptions), HistoryError> {
         let history = self.namespaces.of(channel).history;
         let history = history.ok_or(HistoryError::Off)?;
         let hash = self.channels.hash(channel);
         // It has a position from now on, which is worth as much as any.
         let index = self.entry(hash, channel);
-        Ok((index, self.stream_of(index), history))
+        Ok((index, self.open_stream(index), history))
     }
 
     /// `None`: the answer comes with a report of the engine.
     pub(crate) fn read_history(
         &mut self,
         channel: &str,
-        query: &Query,
+        query: &HistoryQuery,
         origin: Origin,
-    ) -> Option<Result<Box<Page>, HistoryError>> {
+    ) -> Option<Result<Box<HistoryPage>, HistoryError>> {
         let answer_max = self.history_answer_max;
-        let page = self.ask_engine(channel, origin, |engine, kept, receipt| {
+        let page = self.query_engine(channel, origin, |engine, kept, receipt| {
             engine.read(kept, query, answer_max, receipt)
         })?;
         Some(page.map(Box::new))
@@ -173,44 +176,48 @@ impl<E: Engine> Hub<E> {
         channel: &str,
         origin: Origin,
     ) -> Option<Result<(), HistoryError>> {
-        self.ask_engine(channel, origin, E::remove)
+        self.query_engine(channel, origin, E::remove)
     }
 
-    fn ask_engine<T>(
+    fn query_engine<T>(
         &mut self,
         channel: &str,
         origin: Origin,
-        ask: impl FnOnce(&mut E, Kept<'_>, Receipt) -> Step<Result<T, HistoryError>>,
+        ask: impl FnOnce(
+            &mut E,
+            StoredChannel<'_>,
+            RequestContext,
+        ) -> EngineReply<Result<T, HistoryError>>,
     ) -> Option<Result<T, HistoryError>> {
-        let (index, slot, history) = match self.remembered(channel) {
+        let (index, slot, history) = match self.find_stored_channel(channel) {
             Ok(found) => found,
             Err(error) => return Some(Err(error)),
         };
-        let kept = Kept {
+        let kept = StoredChannel {
             name: &self.channels[index].name,
             slot,
             history: &history,
-            now_ms: self.age_ms(),
+            now_ms: self.expiry_clock_ms(),
         };
-        let receipt = Receipt {
+        let receipt = RequestContext {
             channel: index,
             origin,
-            terms: None,
-            first: None,
+            options: None,
+            repeated: None,
         };
         let answer = match ask(&mut self.engine, kept, receipt) {
-            Step::Done(answer) => Some(answer),
-            Step::Later => {
+            EngineReply::Ready(answer) => Some(answer),
+            EngineReply::Deferred => {
                 self.channels[index].waiting += 1;
                 None
             }
         };
-        self.keep_to_budget();
+        self.evict_over_budget();
         answer
     }
 }
 
 /// Whether somebody knows the position of this channel's stream, or is about to.
-pub(crate) fn is_used(channel: &Channel) -> bool {
-    channel.waiting > 0 || channel.subscribers_all() > 0
+pub(crate) fn is_position_used(channel: &Channel) -> bool {
+    channel.waiting > 0 || channel.total_subscribers() > 0
 }

@@ -2,32 +2,32 @@
 //!
 //! Who joins and leaves is in `membership.rs`, publishing in `publish.rs`, what can't go on for lack of credit in
 //! `stalled.rs`, fan-out in `sweep.rs`. The seam of what orders and stores is `engine.rs`, what that reports is taken in
-//! `reports.rs` and `lines.rs`, subscribers that wait for it are in `joins.rs`; the engine in memory is `memory.rs`, what waits until it is on disk `log.rs`, publishers'
+//! `reports.rs` and `feed_queues.rs`, subscribers that wait for it are in `joins.rs`; the engine in memory is `memory.rs`, what waits until it is on disk `log.rs`, publishers'
 //! shares of its budgets `accounts.rs`. What channels remember is asked for in `history.rs`, who is there is in
-//! `presence.rs` and who is told of it in `announcements.rs`, what homes are asked in `question.rs`, what is done to users
+//! `presence.rs` and who is told of it in `join_leave_queue.rs`, what homes are asked in `question.rs`, what is done to users
 //! in `user.rs`, when that is done in `settling.rs`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::announcements::Announcements;
-use crate::chain::Reads;
 use crate::channel::{Channels, Home};
-use crate::engine::Step;
-use crate::happenings::Happenings;
-use crate::holds::Holds;
-use crate::joins::Joins;
-use crate::lines::Lines;
+use crate::channel_events::ChannelEvents;
+use crate::engine::EngineReply;
+use crate::feed_queue::FeedQueues;
+use crate::history_segment::ReadCounter;
+use crate::idempotency::IdempotencyCache;
+use crate::join_leave_queue::JoinLeaveQueue;
+use crate::log_backpressure::LogBackpressure;
 use crate::memory::MemoryEngine;
+use crate::pending_joins::PendingJoins;
 use crate::presence::Presence;
-use crate::queue::Queue;
-use crate::recent::Recent;
-use crate::reports::Arrived;
+use crate::queue::SweepQueue;
+use crate::reports::PendingReports;
 use crate::stalled::Stalled;
 use crate::subscription::Subscriptions;
-use crate::user::Gone;
+use crate::user::LastSeen;
 use crate::{
-    Answer, Caller, ChannelName, Encodings, Engine, Mail, Namespaces, Now, Options, Outlet,
+    Caller, ChannelName, Encodings, Engine, HubMessage, HubReply, Namespaces, Now, Options, Outlet,
     WorkerId,
 };
 
@@ -39,27 +39,27 @@ pub struct Hub<E = MemoryEngine> {
     pub(crate) channels: Channels,
     pub(crate) subscriptions: Subscriptions,
     /// Channels with a queue, in the order of their turns.
-    pub(crate) busy: VecDeque<u32>,
+    pub(crate) queued_channels: VecDeque<u32>,
     pub(crate) stalled: Stalled,
-    pub(crate) holds: Holds,
+    pub(crate) log_backpressure: LogBackpressure,
     /// As home: orders and stores.
     pub(crate) engine: E,
-    pub(crate) arrived: Arrived,
-    pub(crate) lines: Lines,
-    pub(crate) joins: Joins,
-    pub(crate) reads: Reads,
+    pub(crate) pending_reports: PendingReports,
+    pub(crate) feed_queues: FeedQueues,
+    pub(crate) joins: PendingJoins,
+    pub(crate) reads: ReadCounter,
     /// Sessions of this worker were just told what they join; before they know, nothing is fed.
-    pub(crate) has_admitted: bool,
+    pub(crate) has_new_subscribers: bool,
     pub(crate) now: Now,
     pub(crate) namespaces: Arc<Namespaces>,
     pub(crate) history_answer_max: usize,
     /// Until then the wall clock may not be right, by the other one.
-    pub(crate) doubts_clock_until: u64,
-    pub(crate) recent: Recent,
+    pub(crate) clock_grace_until_ms: u64,
+    pub(crate) idempotency: IdempotencyCache,
     pub(crate) presence: Presence,
-    pub(crate) announcements: Announcements,
-    pub(crate) gone: Gone,
-    pub(crate) happenings: Happenings,
+    pub(crate) join_leave_queue: JoinLeaveQueue,
+    pub(crate) last_seen: LastSeen,
+    pub(crate) channel_events: ChannelEvents,
     /// Publications that wait for a sweep, and the bytes of their payloads.
     pub(crate) queued: usize,
     pub(crate) queued_bytes: usize,
@@ -67,17 +67,17 @@ pub struct Hub<E = MemoryEngine> {
     pub(crate) scratch: Encodings,
     /// Empty queues for the next channels that need one.
     #[expect(clippy::vec_box, reason = "channels hold them by a thin pointer")]
-    pub(crate) spare_queues: Vec<Box<Queue>>,
+    pub(crate) spare_queues: Vec<Box<SweepQueue>>,
     /// As home: channels with a subscriber anywhere, and how many of them are personal.
     pub(crate) occupied: u32,
     pub(crate) users: u32,
     /// As home: subscribers of all publications so far, together.
-    pub(crate) handed: u64,
+    pub(crate) receivers_total: u64,
 }
 
 /// What became of a request at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome<T> {
+pub enum RequestOutcome<T> {
     /// The home is here and did it, with this result.
     Done(T),
     /// It is on its way to the home, or waits there for the log; if it had a ticket, its answer comes later.
@@ -86,7 +86,7 @@ pub enum Outcome<T> {
 
 /// The hub's gauges, for metrics. Sum them over the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct HubGauges {
     /// Channels with their home here that have a subscriber on any worker, personal ones included.
     pub channels: u32,
     /// Users with their home here that are connected to any worker.
@@ -145,38 +145,38 @@ impl<E: Engine> Hub<E> {
             options,
             channels: Channels::new(seed),
             subscriptions: Subscriptions::new(),
-            busy: VecDeque::new(),
+            queued_channels: VecDeque::new(),
             stalled: Stalled::new(workers),
-            holds: Holds::new(workers),
+            log_backpressure: LogBackpressure::new(workers),
             engine,
-            arrived: Arrived::new(),
-            lines: Lines::new(),
-            joins: Joins::new(),
-            reads: Reads::default(),
-            has_admitted: false,
+            pending_reports: PendingReports::new(),
+            feed_queues: FeedQueues::new(),
+            joins: PendingJoins::new(),
+            reads: ReadCounter::default(),
+            has_new_subscribers: false,
             now: Now::default(),
             namespaces: Arc::default(),
             history_answer_max: usize::MAX,
-            doubts_clock_until: 0,
-            recent: Recent::default(),
+            clock_grace_until_ms: 0,
+            idempotency: IdempotencyCache::default(),
             presence: Presence::default(),
-            announcements: Announcements::default(),
-            gone: Gone::default(),
-            happenings: Happenings::default(),
+            join_leave_queue: JoinLeaveQueue::default(),
+            last_seen: LastSeen::default(),
+            channel_events: ChannelEvents::default(),
             queued: 0,
             queued_bytes: 0,
             scratch: Encodings::default(),
             spare_queues: Vec::new(),
             occupied: 0,
             users: 0,
-            handed: 0,
+            receivers_total: 0,
         }
     }
 
     /// Takes a mail from the hub of another worker.
-    pub fn receive(&mut self, from: WorkerId, mail: Mail, outlet: &mut impl Outlet) {
+    pub fn receive(&mut self, from: WorkerId, mail: HubMessage, outlet: &mut impl Outlet) {
         match mail {
-            Mail::Subscribe {
+            HubMessage::Subscribe {
                 channel,
                 session,
                 ticket,
@@ -184,11 +184,12 @@ impl<E: Engine> Hub<E> {
                 joining,
             } => {
                 let caller = (session, ticket);
-                let joined = self.count_in(from, channel, caller, registration, &joining);
-                if let Step::Done(joined) = joined {
-                    outlet.mail(
+                let joined =
+                    self.register_subscriber(from, channel, caller, registration, &joining);
+                if let EngineReply::Ready(joined) = joined {
+                    outlet.send_message(
                         from,
-                        Mail::Subscribed {
+                        HubMessage::Subscribed {
                             session,
                             ticket,
                             registration,
@@ -197,25 +198,25 @@ impl<E: Engine> Hub<E> {
                     );
                 }
             }
-            Mail::Subscribed {
+            HubMessage::Subscribed {
                 session,
                 ticket,
                 registration,
                 joined,
             } => {
-                self.subscribed(session, ticket, registration, joined, outlet);
+                self.subscription_confirmed(session, ticket, registration, joined, outlet);
             }
-            Mail::Unsubscribe {
+            HubMessage::Unsubscribe {
                 channel,
                 client,
                 registration,
-            } => self.count_out(from, &channel, client.as_ref(), registration),
-            Mail::Refused {
+            } => self.unregister_subscriber(from, &channel, client.as_ref(), registration),
+            HubMessage::Refused {
                 session,
                 ticket,
                 registration,
-            } => self.refused(session, ticket, registration, outlet),
-            Mail::Publish {
+            } => self.subscription_refused(session, ticket, registration, outlet),
+            HubMessage::Publish {
                 channel,
                 payload,
                 terms,
@@ -223,32 +224,32 @@ impl<E: Engine> Hub<E> {
             } => {
                 self.receive_publish(from, &channel, payload, terms, reply, outlet);
             }
-            Mail::Deliver {
+            HubMessage::Deliver {
                 channel,
                 publication,
                 previous,
             } => {
                 self.receive_deliver(from, &channel, publication, previous, outlet);
             }
-            Mail::Ask {
+            HubMessage::Query {
                 channel,
                 question,
                 session,
                 ticket,
             } => {
-                self.receive_question(from, &channel, &question, (session, ticket), outlet);
+                self.receive_query(from, &channel, &question, (session, ticket), outlet);
             }
-            Mail::List {
+            HubMessage::List {
                 pattern,
                 session,
                 ticket,
             } => self.receive_list(from, &pattern, (session, ticket), outlet),
-            Mail::Answer {
+            HubMessage::Answer {
                 session,
                 ticket,
                 answer,
-            } => outlet.answer(session, ticket, answer),
-            Mail::InstructAll {
+            } => outlet.send_reply(session, ticket, answer),
+            HubMessage::CommandUser {
                 channel,
                 instruction,
                 reply,
@@ -258,32 +259,32 @@ impl<E: Engine> Hub<E> {
                     session,
                     ticket,
                 });
-                let instructed = self.pass_on(&channel, &instruction, caller, outlet);
+                let instructed = self.broadcast_command(&channel, &instruction, caller, outlet);
                 if let Some((session, ticket)) = reply {
-                    let answer = Answer::Instructed(instructed);
-                    let mail = Mail::Answer {
+                    let answer = HubReply::CommandDispatched(instructed);
+                    let mail = HubMessage::Answer {
                         session,
                         ticket,
                         answer,
                     };
-                    outlet.mail(from, mail);
+                    outlet.send_message(from, mail);
                 }
             }
-            Mail::Instruct {
+            HubMessage::Command {
                 channel,
                 instruction,
                 caller,
-            } => self.begin_instruction(&channel, &instruction, caller, outlet),
-            Mail::Settle { caller } => self.settled(caller, outlet),
-            Mail::Lost { channel } => self.tell_lost(&channel, outlet),
-            Mail::LogFull { is_full } => self.holds.set(from, is_full),
+            } => self.execute_for_sessions(&channel, &instruction, caller, outlet),
+            HubMessage::Acknowledge { caller } => self.command_acknowledged(caller, outlet),
+            HubMessage::Lost { channel } => self.notify_lost(&channel, outlet),
+            HubMessage::LogFull { is_full } => self.log_backpressure.set(from, is_full),
         }
     }
 
     /// The gauges as they stand.
-    pub fn counts(&self) -> Counts {
+    pub fn gauges(&self) -> HubGauges {
         let gauges = self.engine.gauges();
-        Counts {
+        HubGauges {
             channels: self.occupied,
             users: self.users,
             subscriptions: self.subscriptions.len(),
@@ -297,7 +298,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Whether publications wait for credit, for room in a queue or for their turn after the log: [`Counts::stalled`].
+    /// Whether publications wait for credit, for room in a queue or for their turn after the log: [`HubGauges::stalled`].
     pub fn has_stalled(&self) -> bool {
         self.stalled() > 0
     }
@@ -307,13 +308,13 @@ impl<E: Engine> Hub<E> {
     }
 
     /// Joins and leaves that were not told for lack of room, so far.
-    pub fn untold_total(&self) -> u64 {
-        self.announcements.untold()
+    pub fn dropped_join_leaves_total(&self) -> u64 {
+        self.join_leave_queue.dropped()
     }
 
     /// As home: subscribers of all publications that were ordered here so far, together.
-    pub fn handed_total(&self) -> u64 {
-        self.handed
+    pub fn receivers_total(&self) -> u64 {
+        self.receivers_total
     }
 
     /// How many workers there are.
@@ -348,8 +349,8 @@ impl<E: Engine> Hub<E> {
             return index;
         }
         let home = match self.home(hash, name) {
-            home if home == self.me => Home::HERE,
-            home => Home::away(home),
+            home if home == self.me => Home::LOCAL,
+            home => Home::remote(home),
         };
         self.channels.insert(hash, Arc::from(name), home)
     }

@@ -28,36 +28,39 @@
 //!
 //! * Publications of a channel reach every subscriber in the one order that its home chose, each
 //!   once.
-//! * Whoever saw [`Answer::Subscribed`] gets every publication ordered from then on, and none that
+//! * Whoever saw [`HubReply::Subscribed`] gets every publication ordered from then on, and none that
 //!   was ordered before its registration.
 //! * A channel that remembers numbers its publications without a gap while its epoch lasts, and
 //!   whoever comes back gets exactly what he has missed, or is told that something is missing.
 //! * Where there is a log, nobody hears of what is to be remembered, neither its subscribers nor its
 //!   publisher, before the log has it: what [`Hub::restore`] gets back goes on where anybody has got to.
 //! * Whoever saw the answers to [`Hub::instruct`] publishes to those who are subscribed after it, whoever publishes:
-//!   [`Answer::Settled`] comes from the homes.
+//!   [`HubReply::Settled`] comes from the homes.
 //! * Nothing is dropped inside the hub: where there is no room, publishers are refused
 //!   ([`NoCredit`]) or mail is kept with its credit, so that its source pauses.
 
 mod accounts;
-mod announcements;
 mod audience;
-mod chain;
 mod channel;
-mod connected;
+mod channel_events;
+mod channel_members;
+mod channel_query;
+mod command_acknowledgement;
+mod diagnostics;
 pub mod engine;
-mod few;
-mod happenings;
+mod epoch_generator;
+mod feed_queue;
 mod history;
-mod holds;
+mod history_segment;
 mod hub;
-mod joins;
-mod lines;
+mod idempotency;
+mod join_leave_queue;
 mod listing;
 mod log;
-mod mail;
+mod log_backpressure;
 mod membership;
 mod memory;
+mod message;
 mod name;
 mod namespace;
 mod options;
@@ -66,56 +69,53 @@ mod page;
 mod pattern;
 mod payload;
 mod pending;
-mod position;
+mod pending_joins;
 mod presence;
 mod publish;
-mod question;
 mod queue;
-mod ranks;
-mod recent;
 mod records;
 mod reports;
-mod rest;
-mod roster;
-mod settling;
+mod sessions;
+mod small_list;
 mod stalled;
 mod stream;
 mod streams;
 mod subscription;
 mod sweep;
 mod user;
+mod weight_classes;
 mod wildcard;
 
-pub use audience::{Audience, Entry};
+pub use audience::{Audience, EntryRequirement};
+pub use channel_events::{ChannelEvent, ChannelEventKind, EventFields, EventLevel};
+pub use channel_query::ChannelQuery;
+pub use command_acknowledgement::CommandDispatch;
 pub use engine::Engine;
-pub use happenings::{About, Happening, Told, What};
-pub use history::{HistoryError, Joined};
-pub use hub::{Counts, Hub, Outcome};
-pub use log::{Append, Batch, Restored, SETTLED_MS};
-pub use mail::{Class, Mail, Registration};
+pub use history::{HistoryError, SubscribeOutcome};
+pub use hub::{Hub, HubGauges, RequestOutcome};
+pub use log::{LogBatch, LogRecord, RESTORE_GRACE_MS, RestoredStream};
 pub use membership::SubscribeError;
 pub use memory::MemoryEngine;
+pub use message::{HubMessage, HubMessageClass, Registration};
 pub use name::{ChannelName, NAME_BYTES_MAX, NameError};
 pub use namespace::{
-    Access, Budget, Differences, History, Namespace, Namespaces, Publishing, Reading, Recovery,
-    Subscribing, USERS, namespace_of,
+    Budget, ChannelAccess, DeltaMode, HistoryOptions, NamespaceOptions, Namespaces, PublishAccess,
+    ReadAccess, RecoveryMode, SubscribeAccess, USERS, namespace_of,
 };
 pub use options::{IMMEDIATE_MAX, Options};
-pub use outlet::{Answer, Outlet};
-pub use page::{Page, Query};
-pub use pattern::{Pattern, PatternError};
-pub use payload::{Delivery, ENCODINGS_MAX, Encodings, Event, Format, Publication};
+pub use outlet::{HubReply, Outlet};
+pub use page::{HistoryPage, HistoryQuery};
+pub use pattern::{PathPattern, PatternError};
+pub use payload::{Delivery, ENCODINGS_MAX, EncodingId, Encodings, FeedEvent, Publication};
 pub use presence::{MEMBERS_MAX, PresenceError, PresenceStats};
-pub use publish::{NoCredit, Published};
-pub use question::Question;
-pub use settling::Instructed;
+pub use publish::{NoCredit, PublishOutcome};
 pub use stream::{RECOVERED_MAX, Recovered};
 pub use veche_nodes::{
-    CONNECTED_MAX, Caller, Connected, Connections, Deed, Glob, GlobError, Instruction, LISTED_MAX,
-    Listing, Subscribe, Ticket, UserStatus,
+    CHANNELS_LISTED_MAX, CONNECTIONS_LISTED_MAX, Caller, ChannelList, ConnectionInfo,
+    ConnectionList, Glob, GlobError, SubscribeAction, Ticket, UserAction, UserCommand, UserStatus,
 };
 pub use veche_types::{
-    BadPosition, ClientInfo, ConnectionId, Epoch, Info, Now, Payload, PayloadKind, PayloadRef,
-    Position, PublishOptions, Since, SubscribeOptions, Version, WorkerId,
+    ClientInfo, ConnectionId, Epoch, Now, Payload, PayloadKind, PayloadRef, Position,
+    PositionError, PublicationInfo, PublishOptions, Since, SubscribeOptions, Version, WorkerId,
 };
 pub use wildcard::Wildcards;

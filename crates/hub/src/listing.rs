@@ -2,28 +2,30 @@
 
 use std::sync::Arc;
 
-use crate::{Answer, ConnectionId, Engine, Glob, Hub, Listing, Mail, Outlet, Ticket, WorkerId};
+use crate::{
+    ChannelList, ConnectionId, Engine, Glob, Hub, HubMessage, HubReply, Outlet, Ticket, WorkerId,
+};
 
 impl<E: Engine> Hub<E> {
     /// Lists channels with subscribers whose names fit a pattern. Returns those with their home here, and how many
-    /// [`Answer::Channels`] of others will come. Takes longer the more there are.
+    /// [`HubReply::Channels`] of others will come. Takes longer the more there are.
     pub fn list(
         &self,
         (session, ticket): (ConnectionId, Ticket),
         pattern: Glob,
         outlet: &mut impl Outlet,
-    ) -> (Listing, u32) {
+    ) -> (ChannelList, u32) {
         let pattern = Arc::new(pattern);
         let others = (0..self.workers).map(WorkerId);
         for worker in others.filter(|worker| *worker != self.me) {
-            let mail = Mail::List {
+            let mail = HubMessage::List {
                 pattern: Arc::clone(&pattern),
                 session,
                 ticket,
             };
-            outlet.mail(worker, mail);
+            outlet.send_message(worker, mail);
         }
-        (self.list_here(&pattern), u32::from(self.workers) - 1)
+        (self.list_local(&pattern), u32::from(self.workers) - 1)
     }
 
     pub(crate) fn receive_list(
@@ -33,20 +35,20 @@ impl<E: Engine> Hub<E> {
         (session, ticket): (ConnectionId, Ticket),
         outlet: &mut impl Outlet,
     ) {
-        let answer = Answer::Channels(self.list_here(pattern));
-        let mail = Mail::Answer {
+        let answer = HubReply::Channels(self.list_local(pattern));
+        let mail = HubMessage::Answer {
             session,
             ticket,
             answer,
         };
-        outlet.mail(from, mail);
+        outlet.send_message(from, mail);
     }
 
-    fn list_here(&self, pattern: &Glob) -> Listing {
-        let mut listing = Listing::default();
+    fn list_local(&self, pattern: &Glob) -> ChannelList {
+        let mut listing = ChannelList::default();
         for channel in self.channels.iter() {
-            let is_listed = channel.home.is_here() && pattern.fits(&channel.name);
-            let clients = channel.subscribers_all();
+            let is_listed = channel.home.is_local() && pattern.matches(&channel.name);
+            let clients = channel.total_subscribers();
             if !is_listed || clients == 0 {
                 continue;
             }

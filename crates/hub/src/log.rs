@@ -1,8 +1,8 @@
 //! Publications that a log has to have before anybody hears of them.
 //!
-//! Where hubs have a log ([`Hub::keep_log`]), a home takes a publication of a channel that remembers in two steps. It
-//! is *ordered*: it gets its offset, goes into the next [`Batch`], and waits. When the log says that the batch is
-//! durable ([`Hub::durable`]), it is *fed*: the channel's stream keeps it, and the subscribers and the publisher hear of
+//! Where hubs have a log ([`Hub::enable_log`]), a home takes a publication of a channel that remembers in two steps. It
+//! is *ordered*: it gets its offset, goes into the next [`LogBatch`], and waits. When the log says that the batch is
+//! durable ([`Hub::batch_durable`]), it is *fed*: the channel's stream keeps it, and the subscribers and the publisher hear of
 //! it.
 //!
 //! So a stream is what has been fed, and nothing else. Who joins gets its position and what is in it, and then, in
@@ -28,11 +28,11 @@ const CHANGES_MAX: usize = 1024;
 
 /// Milliseconds after a start from a log in which nothing expires. A clock that is ahead until NTP has set it would delete
 /// all history for good.
-pub const SETTLED_MS: u64 = 600_000;
+pub const RESTORE_GRACE_MS: u64 = 600_000;
 
 /// What the log is to keep of one channel's stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Append {
+pub enum LogRecord {
     /// A stream began; what was there of another one of that channel is void.
     Opened {
         /// Its channel.
@@ -67,16 +67,16 @@ pub enum Append {
 
 /// What becomes durable together. Of each channel it is in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch {
-    /// The first is 1, each next one more: what [`Hub::durable`] is told.
+pub struct LogBatch {
+    /// The first is 1, each next one more: what [`Hub::batch_durable`] is told.
     pub number: u64,
     /// What is to be kept; nothing where somebody waits for the batches before alone.
-    pub appends: Vec<Append>,
+    pub records: Vec<LogRecord>,
 }
 
 /// A stream as a log has kept it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoredStream {
     /// Its channel.
     pub channel: Arc<str>,
     /// Its epoch.
@@ -91,7 +91,7 @@ pub struct Restored {
 
 /// What a log is to be told of streams, beside publications. How much it is, is bounded by how many streams there are.
 #[derive(Debug, Default)]
-pub(crate) struct Changes {
+pub(crate) struct StreamChanges {
     /// Those that began, or let go of something.
     pub(crate) streams: Vec<u32>,
     /// Channels whose streams were forgotten.
@@ -100,7 +100,7 @@ pub(crate) struct Changes {
     pub(crate) is_urgent: bool,
 }
 
-impl Changes {
+impl StreamChanges {
     fn len(&self) -> usize {
         self.streams.len() + self.dropped.len()
     }
@@ -109,7 +109,7 @@ impl Changes {
 impl Hub {
     /// From now on what channels remember is handed out as batches, and waits until it is durable. To be called before
     /// anything else.
-    pub fn keep_log(&mut self) {
+    pub fn enable_log(&mut self) {
         self.engine.log = Some(Box::default());
         self.engine.streams.changes = Some(Box::default());
     }
@@ -121,7 +121,7 @@ impl Hub {
     ///
     /// # Errors
     /// That is no name of a channel. Nothing is done.
-    pub fn restore(&mut self, restored: Restored) -> Result<bool, NameError> {
+    pub fn restore(&mut self, restored: RestoredStream) -> Result<bool, NameError> {
         let name = ChannelName::new(&restored.channel)?;
         debug_assert_eq!(self.home_of(name), self.me, "all workers have one seed");
         let channel = Arc::clone(&restored.channel);
@@ -136,21 +136,21 @@ impl Hub {
             debug_assert!(false, "a channel has one stream");
             return Ok(false);
         }
-        self.doubts_clock_until = self.now.mono_ms.saturating_add(SETTLED_MS);
+        self.clock_grace_until_ms = self.now.mono_ms.saturating_add(RESTORE_GRACE_MS);
         let stream = Stream::restored(restored, self.engine.streams.lent(), self.now.wall_ms);
-        let now_ms = self.age_ms();
+        let now_ms = self.expiry_clock_ms();
         let stream = self
             .engine
             .streams
             .restore(index, channel.len(), stream, &history, now_ms);
         self.channels[index].home = Home::with_stream(stream);
-        self.keep_to_budget();
+        self.evict_over_budget();
         Ok(true)
     }
 
     /// What is to be made durable next; to be called once at the end of a turn. With `is_all` also what nobody waits
     /// for, such as what channels let go of: about once a second.
-    pub fn take_batch(&mut self, is_all: bool) -> Option<Batch> {
+    pub fn take_batch(&mut self, is_all: bool) -> Option<LogBatch> {
         let engine = &mut self.engine;
         let log = engine.log.as_mut()?;
         let changes = engine.streams.changes.as_mut()?;
@@ -167,21 +167,21 @@ impl Hub {
         // What is dropped is over: a stream that waits for the log is not. One that began since is another.
         let mut appends: Vec<_> = dropped
             .into_iter()
-            .map(|channel| Append::Dropped { channel })
+            .map(|channel| LogRecord::Dropped { channel })
             .collect();
         appends.reserve(published.len() + changed.len());
         let mut trimmed = Vec::new();
         for index in changed {
-            let Some((channel, was_known)) = self.engine.streams.told(index) else {
+            let Some((channel, was_known)) = self.engine.streams.take_change(index) else {
                 continue;
             };
             let channel = Arc::clone(&self.channels[channel].name);
             let stream = self.engine.streams.get(index);
             if was_known {
                 let below = stream.lowest();
-                trimmed.push(Append::Trimmed { channel, below });
+                trimmed.push(LogRecord::Trimmed { channel, below });
             } else {
-                appends.push(Append::Opened {
+                appends.push(LogRecord::Opened {
                     channel,
                     epoch: stream.epoch(),
                     at_ms: stream.touched_ms(),
@@ -195,16 +195,16 @@ impl Hub {
         }
         let log = self.engine.log.as_mut()?;
         log.taken += 1;
-        Some(Batch {
+        Some(LogBatch {
             number: log.taken,
-            appends,
+            records: appends,
         })
     }
 
     /// This batch and all before it are durable: what has waited for them goes on.
-    pub fn durable(&mut self, batch: u64, outlet: &mut impl Outlet) {
+    pub fn batch_durable(&mut self, batch: u64, outlet: &mut impl Outlet) {
         if let Some(log) = &mut self.engine.log {
-            log.durable(batch);
+            log.batch_durable(batch);
             self.take_reports(outlet);
         }
     }

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use crate::channel::{Channel, Home};
-use crate::engine::Step;
-use crate::subscription::{SLOTS_MAX, Standing};
+use crate::engine::EngineReply;
+use crate::subscription::{SLOTS_MAX, SessionState};
 use crate::{
-    Answer, ChannelName, ClientInfo, ConnectionId, Engine, Hub, Joined, Mail, Outlet, Registration,
-    SubscribeOptions, Ticket, WorkerId,
+    ChannelName, ClientInfo, ConnectionId, Engine, Hub, HubMessage, HubReply, Outlet, Registration,
+    SubscribeOptions, SubscribeOutcome, Ticket, WorkerId,
 };
 
 /// Why a session can't subscribe.
@@ -19,7 +19,7 @@ use crate::{
 pub enum SubscribeError {
     /// It is subscribed to that channel, or about to be.
     #[error("already subscribed")]
-    Already,
+    AlreadySubscribed,
     /// The session has ended: ours to ignore.
     #[error("the session has ended")]
     Stale,
@@ -29,10 +29,10 @@ pub enum SubscribeError {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Subscribes a session. [`Answer::Subscribed`] comes when the channel's home has counted it:
+    /// Subscribes a session. [`HubReply::Subscribed`] comes when the channel's home has counted it:
     /// within this call if the home is here, unless the engine answers later. From the answer on it
     /// gets every publication. There is no answer if it unsubscribes or closes first.
-    /// [`Answer::Failed`] ends the subscription: the engine can't follow the channel.
+    /// [`HubReply::Failed`] ends the subscription: the engine can't follow the channel.
     ///
     /// The answer has to be handled before the hub is called again: what it gets next follows at once.
     pub fn subscribe(
@@ -43,10 +43,10 @@ impl<E: Engine> Hub<E> {
         joining: &SubscribeOptions,
         outlet: &mut impl Outlet,
     ) -> Result<(), SubscribeError> {
-        match self.subscriptions.standing(session) {
-            Standing::Open => {}
-            Standing::Successor(forerunner) => self.close(forerunner, outlet),
-            Standing::Stale => return Err(SubscribeError::Stale),
+        match self.subscriptions.session_state(session) {
+            SessionState::Open => {}
+            SessionState::Successor(forerunner) => self.close(forerunner, outlet),
+            SessionState::Stale => return Err(SubscribeError::Stale),
         }
         let slots_max = self.options.subscriptions_max.min(SLOTS_MAX);
         if self.subscriptions.len() >= slots_max || session.index >= self.options.sessions_max {
@@ -56,33 +56,33 @@ impl<E: Engine> Hub<E> {
         let hash = self.channels.hash(channel.as_str());
         let index = self.entry(hash, channel.as_str());
         if self.subscriptions.find(session, index).is_some() {
-            return Err(SubscribeError::Already);
+            return Err(SubscribeError::AlreadySubscribed);
         }
         let registration = self.subscriptions.insert(session, index);
         if let Some(client) = &joining.client {
             let members = &mut self.presence.members;
             members.insert(registration.slot, Arc::clone(client));
         }
-        let Some(home) = self.channels[index].home.elsewhere() else {
-            let Step::Done(joined) = self.join(index, joining) else {
+        let Some(home) = self.channels[index].home.remote_worker() else {
+            let EngineReply::Ready(joined) = self.join(index, joining) else {
                 let caller = (session, ticket);
-                self.keep_joiner(index, self.me, caller, registration, joining);
+                self.add_pending_subscriber(index, self.me, caller, registration, joining);
                 return Ok(());
             };
             self.make_live(index, registration.slot);
-            self.member_in(index, joining.client.as_ref());
+            self.member_joined(index, joining.client.as_ref());
             if joined.is_some() {
-                self.keep_to_budget();
+                self.evict_over_budget();
             }
-            outlet.answer(session, ticket, Answer::Subscribed(joined));
+            outlet.send_reply(session, ticket, HubReply::Subscribed(joined));
             return Ok(());
         };
         let entry = &mut self.channels[index];
         entry.waiting += 1;
         let channel = entry.name.clone();
-        outlet.mail(
+        outlet.send_message(
             home,
-            Mail::Subscribe {
+            HubMessage::Subscribe {
                 channel,
                 session,
                 ticket,
@@ -122,50 +122,50 @@ impl<E: Engine> Hub<E> {
         self.subscriptions.end(session);
     }
 
-    /// Home: counts a subscriber of another worker; with what it joins. [`Step::Later`]: it is counted later.
-    pub(crate) fn count_in(
+    /// Home: counts a subscriber of another worker; with what it joins. [`EngineReply::Deferred`]: it is counted later.
+    pub(crate) fn register_subscriber(
         &mut self,
         from: WorkerId,
         name: Arc<str>,
         caller: (ConnectionId, Ticket),
         registration: Registration,
         joining: &SubscribeOptions,
-    ) -> Step<Option<Box<Joined>>> {
+    ) -> EngineReply<Option<Box<SubscribeOutcome>>> {
         let hash = self.channels.hash(&name);
         debug_assert_eq!(self.home(hash, &name), self.me, "all workers have one seed");
         let index = match self.channels.find(hash, &name) {
             Some(index) => index,
-            None => self.channels.insert(hash, name, Home::HERE),
+            None => self.channels.insert(hash, name, Home::LOCAL),
         };
-        let Step::Done(joined) = self.join(index, joining) else {
-            self.keep_joiner(index, from, caller, registration, joining);
-            return Step::Later;
+        let EngineReply::Ready(joined) = self.join(index, joining) else {
+            self.add_pending_subscriber(index, from, caller, registration, joining);
+            return EngineReply::Deferred;
         };
-        self.add_share(index, from, joining.client.as_ref());
+        self.add_remote_subscriber(index, from, joining.client.as_ref());
         if joined.is_some() {
-            self.keep_to_budget();
+            self.evict_over_budget();
         }
-        Step::Done(joined)
+        EngineReply::Ready(joined)
     }
 
     /// Home: one more subscriber of another worker.
-    pub(crate) fn add_share(
+    pub(crate) fn add_remote_subscriber(
         &mut self,
         index: u32,
         from: WorkerId,
         client: Option<&Arc<ClientInfo>>,
     ) {
         let channel = &mut self.channels[index];
-        let was_vacant = channel.subscribers_all() == 0;
-        channel.add_share(from);
+        let was_vacant = channel.total_subscribers() == 0;
+        channel.add_remote_subscriber(from);
         if was_vacant {
-            self.note_occupied(index);
+            self.channel_occupied(index);
         }
-        self.member_in(index, client);
+        self.member_joined(index, client);
     }
 
     /// Home: counts a subscriber of another worker out.
-    pub(crate) fn count_out(
+    pub(crate) fn unregister_subscriber(
         &mut self,
         from: WorkerId,
         name: &str,
@@ -177,44 +177,44 @@ impl<E: Engine> Hub<E> {
             return;
         };
         if let Some(registration) = registration
-            && self.drop_joiner(index, from, registration)
+            && self.remove_pending_subscriber(index, from, registration)
         {
             self.channels[index].waiting -= 1;
             return self.channels.release(index);
         }
         let channel = &mut self.channels[index];
-        let was_counted = channel.remove_share(from);
+        let was_counted = channel.remove_remote_subscriber(from);
         debug_assert!(
             was_counted,
             "unsubscribe follows subscribe on the same lane"
         );
-        let is_vacant = was_counted && channel.subscribers_all() == 0;
-        self.member_out(index, client);
+        let is_vacant = was_counted && channel.total_subscribers() == 0;
+        self.member_left(index, client);
         if is_vacant {
-            self.note_vacated(index);
+            self.channel_vacated(index);
         }
         self.channels.release(index);
     }
 
     /// Local: the home has counted it.
-    pub(crate) fn subscribed(
+    pub(crate) fn subscription_confirmed(
         &mut self,
         session: ConnectionId,
         ticket: Ticket,
         registration: Registration,
-        joined: Option<Box<Joined>>,
+        joined: Option<Box<SubscribeOutcome>>,
         outlet: &mut impl Outlet,
     ) {
         // It may have unsubscribed meanwhile; then the home hears of that next.
         if let Some(index) = self.subscriptions.pending(registration, session) {
             self.channels[index].waiting -= 1;
             self.make_live(index, registration.slot);
-            outlet.answer(session, ticket, Answer::Subscribed(joined));
+            outlet.send_reply(session, ticket, HubReply::Subscribed(joined));
         }
     }
 
     /// Local: the home can't have it.
-    pub(crate) fn refused(
+    pub(crate) fn subscription_refused(
         &mut self,
         session: ConnectionId,
         ticket: Ticket,
@@ -224,18 +224,18 @@ impl<E: Engine> Hub<E> {
         // If it has unsubscribed meanwhile, the home hears of that next.
         if self.subscriptions.pending(registration, session).is_some() {
             self.remove(registration.slot, outlet);
-            outlet.answer(session, ticket, Answer::Failed);
+            outlet.send_reply(session, ticket, HubReply::Failed);
         }
     }
 
     /// Local: from now on publications go to this slot.
     pub(crate) fn make_live(&mut self, index: u32, slot: u32) {
         let channel = &mut self.channels[index];
-        let was_vacant = channel.home.is_here() && channel.subscribers_all() == 0;
+        let was_vacant = channel.home.is_local() && channel.total_subscribers() == 0;
         let place = channel.subscribers.push(slot);
         self.subscriptions.set_place(slot, place as u32);
         if was_vacant {
-            self.note_occupied(index);
+            self.channel_occupied(index);
         }
     }
 
@@ -260,45 +260,45 @@ impl<E: Engine> Hub<E> {
                 channel.waiting -= 1;
             }
         }
-        if let Some(home) = channel.home.elsewhere() {
-            outlet.mail(
+        if let Some(home) = channel.home.remote_worker() {
+            outlet.send_message(
                 home,
-                Mail::Unsubscribe {
+                HubMessage::Unsubscribe {
                     channel: channel.name.clone(),
                     client,
                     registration,
                 },
             );
         } else if let Some(registration) = registration {
-            self.drop_joiner(index, self.me, registration);
+            self.remove_pending_subscriber(index, self.me, registration);
         } else {
-            let is_vacant = channel.subscribers_all() == 0;
-            self.member_out(index, client.as_ref());
+            let is_vacant = channel.total_subscribers() == 0;
+            self.member_left(index, client.as_ref());
             if is_vacant {
-                self.note_vacated(index);
+                self.channel_vacated(index);
             }
         }
         self.channels.release(index);
     }
 
     /// Home: a channel got its first subscriber.
-    fn note_occupied(&mut self, index: u32) {
+    fn channel_occupied(&mut self, index: u32) {
         self.occupied += 1;
         self.users += u32::from(is_personal(&self.channels[index]));
-        self.happened_occupied(index);
+        self.record_occupied(index);
     }
 
     /// Home: a channel lost its last subscriber.
-    fn note_vacated(&mut self, index: u32) {
+    fn channel_vacated(&mut self, index: u32) {
         self.occupied -= 1;
-        self.happened_vacated(index);
+        self.record_vacated(index);
         let channel = &self.channels[index];
         if self.joins.is_empty() || self.pending_joins(index) == 0 {
             self.engine.unfollow(&channel.name, channel.home.stream());
         }
         if is_personal(channel) {
             self.users -= 1;
-            self.gone.note(&channel.name, self.now.wall_ms);
+            self.last_seen.note(&channel.name, self.now.wall_ms);
         }
     }
 }

@@ -6,88 +6,95 @@
 use std::sync::Arc;
 
 use crate::engine::{
-    Catalog, Engine, Gauges, Item, Kept, Offer, Order, Receipt, Report, Round, Step,
+    Catalog, Engine, EngineGauges, EngineReply, EngineReport, FeedItem, MaintenanceScope,
+    NewPublication, OrderResult, RequestContext, StoredChannel,
 };
-use crate::log::Append;
-use crate::pending::{Log, Task};
-use crate::position::Epochs;
+use crate::epoch_generator::EpochGenerator;
+use crate::log::LogRecord;
+use crate::pending::{PublicationLog, Task};
 use crate::records::RECORD_BYTES;
 use crate::stream::RECOVERED_MAX;
 use crate::streams::Streams;
 use crate::{
-    History, HistoryError, Joined, Namespaces, Page, Payload, Position, Publication, Query,
-    SubscribeOptions,
+    HistoryError, HistoryOptions, HistoryPage, HistoryQuery, Namespaces, Payload, Position,
+    Publication, SubscribeOptions, SubscribeOutcome,
 };
 
 /// Evictions for each publication beyond those that make room for its bytes: for the bookkeeping of its stream and account, and
 /// towards a budget that was lowered.
-const EVICTIONS: usize = 32;
+const EVICTIONS_PER_PUBLICATION: usize = 32;
 
 /// Most evictions in a call of [`Hub::look_after`](crate::Hub::look_after): some milliseconds.
-const LOOK_EVICTIONS: usize = 1 << 15;
+const EVICTIONS_PER_MAINTENANCE: usize = 1 << 15;
 
 /// Calls in which all streams are looked at, about of [`Hub::look_after`](crate::Hub::look_after), at these numbers in one.
-const LOOKS: usize = 30;
-const LOOK_MIN: usize = 256;
-const LOOK_MAX: usize = 8192;
+const SCAN_ROUNDS: usize = 30;
+const SCAN_MIN: usize = 256;
+const SCAN_MAX: usize = 8192;
 
 /// Of what history may take, this part may be lent to answers after streams have dropped it.
-const LENT_PART: usize = 4;
+const LENT_DIVISOR: usize = 4;
 
 /// Streams without publications may take this part of what history may take, beside it: subscriptions make them, and
 /// must not take the place of publications.
-const SILENT_PART: usize = 4;
+const EMPTY_DIVISOR: usize = 4;
 
 /// So many streams are looked at for one that nobody needs before any gives up its publications.
-const SEARCHED: usize = 32;
+const UNUSED_SCAN_MAX: usize = 32;
 
 /// See the module's text.
 #[derive(Debug)]
 pub struct MemoryEngine {
     pub(crate) streams: Streams,
-    pub(crate) log: Option<Box<Log>>,
+    pub(crate) log: Option<Box<PublicationLog>>,
     bytes_max: usize,
     /// The bytes of streams without publications at the last look at the budget.
-    silent_bytes: usize,
+    empty_stream_bytes: usize,
 }
 
 impl MemoryEngine {
     pub(crate) fn new(epoch_seed: u64) -> Self {
         Self {
-            streams: Streams::new(Epochs::new(epoch_seed)),
+            streams: Streams::new(EpochGenerator::new(epoch_seed)),
             log: None,
             bytes_max: usize::MAX,
-            silent_bytes: 0,
+            empty_stream_bytes: 0,
         }
     }
 
     /// Whether streams without publications take more than their part.
-    fn has_too_many_silent(&self) -> bool {
-        self.streams.silent() > self.bytes_max / SILENT_PART
+    fn has_excess_empty_streams(&self) -> bool {
+        self.streams.empty_bytes() > self.bytes_max / EMPTY_DIVISOR
     }
 
     /// Looks at the next streams, and closes those that are over.
-    fn search(&mut self, count: usize, catalog: &Catalog<'_>, now_ms: u64, gone: &mut Vec<u32>) {
-        let is_too_much = self.has_too_many_silent();
+    fn close_unused_streams(
+        &mut self,
+        count: usize,
+        catalog: &Catalog<'_>,
+        now_ms: u64,
+        gone: &mut Vec<u32>,
+    ) {
+        let is_too_much = self.has_excess_empty_streams();
         let begin = gone.len();
         let mut dropped = Vec::new();
-        self.streams.look(
+        self.streams.scan(
             count,
             now_ms,
             is_too_much,
             |channel| catalog.history(channel),
-            |channel| catalog.is_used(channel),
+            |channel| catalog.is_position_used(channel),
             |one| {
                 gone.push(one.channel);
                 dropped.push(one.is_known);
             },
         );
         for (channel, is_known) in gone[begin..].iter().zip(dropped) {
-            self.note_dropped(catalog.name(*channel), is_known);
+            self.log_dropped(catalog.name(*channel), is_known);
         }
     }
 
-    fn note_dropped(&mut self, name: &Arc<str>, is_known: bool) {
+    fn log_dropped(&mut self, name: &Arc<str>, is_known: bool) {
         if is_known && let Some(changes) = &mut self.streams.changes {
             changes.dropped.push(Arc::clone(name));
         }
@@ -103,67 +110,67 @@ impl MemoryEngine {
         }
     }
 
-    fn keep_to_budget(&mut self, catalog: &Catalog<'_>, now_ms: u64, gone: &mut Vec<u32>) {
+    fn evict_over_budget(&mut self, catalog: &Catalog<'_>, now_ms: u64, gone: &mut Vec<u32>) {
         // Without growth there is no search: where all of them are in use, each publication would pay for one.
-        if self.has_too_many_silent() && self.streams.silent() > self.silent_bytes {
-            self.search(SEARCHED, catalog, now_ms, gone);
+        if self.has_excess_empty_streams() && self.streams.empty_bytes() > self.empty_stream_bytes {
+            self.close_unused_streams(UNUSED_SCAN_MAX, catalog, now_ms, gone);
         }
-        self.silent_bytes = self.streams.silent();
+        self.empty_stream_bytes = self.streams.empty_bytes();
         // Each publication has at least `RECORD_BYTES`.
-        let grown = self.streams.take_grown();
-        self.evict(EVICTIONS + grown / RECORD_BYTES);
+        let grown = self.streams.take_added_bytes();
+        self.evict(EVICTIONS_PER_PUBLICATION + grown / RECORD_BYTES);
     }
 
     /// Orders a publication that may have to wait for the log. `None`: it need not.
     #[inline(never)]
-    fn publish_logged(&mut self, offer: &mut Offer<'_, '_>) -> Option<Order> {
+    fn publish_logged(&mut self, offer: &mut NewPublication<'_, '_>) -> Option<OrderResult> {
         let slot = offer.slot?;
         let is_behind = self.streams.pending(slot) > 0;
         if offer.history.is_none() {
             if !is_behind {
                 return None;
             }
-            let item = Item {
+            let item = FeedItem {
                 channel: Arc::clone(offer.name),
                 publication: offer.to_publication(None),
-                before: 0,
+                predecessor: 0,
             };
-            self.wait(slot, Task::Item(Box::new(item)), offer.receipt());
-            return Some(Order::Later);
+            self.enqueue_pending(slot, Task::Item(Box::new(item)), offer.context());
+            return Some(OrderResult::Deferred);
         }
         let stream = self.streams.get_mut(slot);
         if let Some(version) = offer.version()
-            && !stream.take_version(version)
+            && !stream.advance_version(version)
         {
             let position = stream.position();
             if !is_behind {
-                return Some(Order::Skipped(position));
+                return Some(OrderResult::Skipped(position));
             }
-            self.wait(slot, Task::Skipped, offer.receipt());
-            return Some(Order::Later);
+            self.enqueue_pending(slot, Task::Skipped, offer.context());
+            return Some(OrderResult::Deferred);
         }
-        let position = self.streams.wait(slot, true);
+        let position = self.streams.add_pending(slot, true);
         let publication = offer.to_publication(position);
         if let Some(log) = &mut self.log {
-            log.published.push(Append::Published {
+            log.published.push(LogRecord::Published {
                 channel: Arc::clone(offer.name),
                 publication: publication.clone(),
                 version: offer.version().cloned(),
             });
-            let item = Item {
+            let item = FeedItem {
                 channel: Arc::clone(offer.name),
                 publication,
                 // Offsets of this engine are dense.
-                before: position.map_or(0, |position| position.offset - 1),
+                predecessor: position.map_or(0, |position| position.offset - 1),
             };
-            log.push(Task::Item(Box::new(item)), offer.receipt());
+            log.push(Task::Item(Box::new(item)), offer.context());
         }
-        Some(Order::Later)
+        Some(OrderResult::Deferred)
     }
 
     /// Something has its place behind what waits of its channel.
-    fn wait(&mut self, slot: u32, task: Task, receipt: Receipt) {
-        self.streams.wait(slot, false);
+    fn enqueue_pending(&mut self, slot: u32, task: Task, receipt: RequestContext) {
+        self.streams.add_pending(slot, false);
         if let Some(log) = &mut self.log {
             log.push(task, receipt);
         }
@@ -177,33 +184,33 @@ impl Engine for MemoryEngine {
 
     fn close(&mut self, slot: u32, name: &Arc<str>) {
         let gone = self.streams.close(slot);
-        self.note_dropped(name, gone.is_known);
+        self.log_dropped(name, gone.is_known);
     }
 
     #[inline]
-    fn publish(&mut self, offer: &mut Offer<'_, '_>) -> Order {
+    fn publish(&mut self, offer: &mut NewPublication<'_, '_>) -> OrderResult {
         if self.log.is_some()
             && let Some(order) = self.publish_logged(offer)
         {
             return order;
         }
         let (Some(slot), Some(history)) = (offer.slot, offer.history) else {
-            return Order::Done {
+            return OrderResult::Ordered {
                 position: None,
                 previous: None,
             };
         };
         let stream = self.streams.get_mut(slot);
         if let Some(version) = offer.version()
-            && !stream.take_version(version)
+            && !stream.advance_version(version)
         {
-            return Order::Skipped(stream.position());
+            return OrderResult::Skipped(stream.position());
         }
         let previous = offer.wants_previous.then(|| stream.latest_payload());
         let kept = (offer.payload(), offer.info.cloned());
         let at_ms = offer.at_ms;
         let position = self.streams.append(slot, kept, at_ms, history, at_ms);
-        Order::Done {
+        OrderResult::Ordered {
             position: Some(position),
             previous: previous.flatten(),
         }
@@ -219,22 +226,30 @@ impl Engine for MemoryEngine {
     }
 
     #[inline]
-    fn waiting(&self, slot: u32) -> u32 {
+    fn pending_count(&self, slot: u32) -> u32 {
         match &self.log {
             None => 0,
             Some(_) => self.streams.pending(slot),
         }
     }
 
-    fn fence(&mut self, slot: u32, receipt: Receipt) {
-        self.wait(slot, Task::Fence, receipt);
+    fn fence(&mut self, slot: u32, receipt: RequestContext) {
+        self.enqueue_pending(slot, Task::Fence, receipt);
     }
 
-    fn join(&mut self, kept: Kept<'_>, joining: &SubscribeOptions) -> Step<Joined> {
+    fn join(
+        &mut self,
+        kept: StoredChannel<'_>,
+        joining: &SubscribeOptions,
+    ) -> EngineReply<SubscribeOutcome> {
         let stream = self.streams.trimmed(kept.slot, kept.history, kept.now_ms);
         let since = joining.since.as_ref();
-        let latest_max = if joining.picks { RECOVERED_MAX } else { 1 };
-        Step::Done(Joined {
+        let latest_max = if joining.recover_all {
+            RECOVERED_MAX
+        } else {
+            1
+        };
+        EngineReply::Ready(SubscribeOutcome {
             position: stream.position(),
             recovered: since.map(|since| stream.recover(since, kept.history.recovery, latest_max)),
         })
@@ -246,51 +261,55 @@ impl Engine for MemoryEngine {
 
     fn read(
         &mut self,
-        kept: Kept<'_>,
-        query: &Query,
+        kept: StoredChannel<'_>,
+        query: &HistoryQuery,
         answer_max: usize,
-        _receipt: Receipt,
-    ) -> Step<Result<Page, HistoryError>> {
+        _receipt: RequestContext,
+    ) -> EngineReply<Result<HistoryPage, HistoryError>> {
         self.streams.trimmed(kept.slot, kept.history, kept.now_ms);
-        Step::Done(
-            match self.streams.lent().bytes() > self.bytes_max / LENT_PART {
+        EngineReply::Ready(
+            match self.streams.lent().bytes() > self.bytes_max / LENT_DIVISOR {
                 true => Err(HistoryError::Busy),
                 false => self.streams.get(kept.slot).page(query, answer_max),
             },
         )
     }
 
-    fn remove(&mut self, kept: Kept<'_>, receipt: Receipt) -> Step<Result<(), HistoryError>> {
+    fn remove(
+        &mut self,
+        kept: StoredChannel<'_>,
+        receipt: RequestContext,
+    ) -> EngineReply<Result<(), HistoryError>> {
         self.streams.trimmed(kept.slot, kept.history, kept.now_ms);
         self.streams.clear(kept.slot);
         if self.log.is_none() {
-            return Step::Done(Ok(()));
+            return EngineReply::Ready(Ok(()));
         }
         // What is ordered and not fed goes with the batch that the answer waits for; the rest went already.
-        if let Some(below) = self.streams.below_pending(kept.slot)
+        if let Some(below) = self.streams.next_offset_if_pending(kept.slot)
             && let Some(log) = &mut self.log
         {
             let channel = Arc::clone(kept.name);
-            log.published.push(Append::Trimmed { channel, below });
+            log.published.push(LogRecord::Trimmed { channel, below });
         }
-        self.wait(kept.slot, Task::Removed, receipt);
-        Step::Later
+        self.enqueue_pending(kept.slot, Task::Removed, receipt);
+        EngineReply::Deferred
     }
 
-    fn removed(&mut self, slot: u32) {
+    fn before_removal_reply(&mut self, slot: u32) {
         self.streams.clear(slot);
     }
 
-    fn fed(
+    fn before_delivery(
         &mut self,
         slot: u32,
         publication: &Publication,
-        history: &History,
+        history: &HistoryOptions,
         wants_previous: bool,
         now_ms: u64,
     ) -> Option<Payload> {
         if let Some(log) = &mut self.log {
-            log.fed(publication);
+            log.before_delivery(publication);
         }
         let mut previous = None;
         if publication.position.is_some() {
@@ -299,30 +318,30 @@ impl Engine for MemoryEngine {
             let at_ms = publication.at_ms;
             let found = self.streams.append(slot, kept, at_ms, history, now_ms);
             debug_assert_eq!(Some(found), publication.position);
-            self.streams.fed(slot);
+            self.streams.pending_was_stored(slot);
         }
         previous.flatten()
     }
 
-    fn ready(&self) -> usize {
+    fn ready_reports(&self) -> usize {
         self.log.as_ref().map_or(0, |log| log.ready())
     }
 
-    fn poll(&mut self) -> Option<Report> {
+    fn poll(&mut self) -> Option<EngineReport> {
         let pending = self.log.as_mut()?.pop()?;
         let receipt = pending.receipt;
         Some(match pending.task {
-            Task::Item(item) => Report::Item(item, Some(receipt)),
-            Task::Skipped => Report::Skipped(receipt, None),
-            Task::Fence => Report::Fence(receipt),
-            Task::Removed => Report::Removed(receipt, Ok(())),
+            Task::Item(item) => EngineReport::Item(item, Some(receipt)),
+            Task::Skipped => EngineReport::Skipped(receipt, None),
+            Task::Fence => EngineReport::Fence(receipt),
+            Task::Removed => EngineReport::Removed(receipt, Ok(())),
         })
     }
 
-    fn settle(&mut self, slot: u32) {
-        self.streams.waited(slot);
+    fn report_handled(&mut self, slot: u32) {
+        self.streams.remove_pending(slot);
         if let Some(log) = &mut self.log {
-            log.settled();
+            log.report_handled();
         }
     }
 
@@ -341,14 +360,20 @@ impl Engine for MemoryEngine {
     }
 
     #[inline]
-    fn maintain(&mut self, catalog: &Catalog<'_>, now_ms: u64, round: Round, gone: &mut Vec<u32>) {
-        if round == Round::Full {
-            let count = self.streams.len() / LOOKS;
-            self.search(count.clamp(LOOK_MIN, LOOK_MAX), catalog, now_ms, gone);
+    fn maintain(
+        &mut self,
+        catalog: &Catalog<'_>,
+        now_ms: u64,
+        round: MaintenanceScope,
+        gone: &mut Vec<u32>,
+    ) {
+        if round == MaintenanceScope::Full {
+            let count = self.streams.len() / SCAN_ROUNDS;
+            self.close_unused_streams(count.clamp(SCAN_MIN, SCAN_MAX), catalog, now_ms, gone);
         }
-        self.keep_to_budget(catalog, now_ms, gone);
-        if round == Round::Full {
-            self.evict(LOOK_EVICTIONS);
+        self.evict_over_budget(catalog, now_ms, gone);
+        if round == MaintenanceScope::Full {
+            self.evict(EVICTIONS_PER_MAINTENANCE);
         }
     }
 
@@ -356,12 +381,12 @@ impl Engine for MemoryEngine {
         self.streams.len() > 0 || self.has_changes()
     }
 
-    fn gauges(&self) -> Gauges {
+    fn gauges(&self) -> EngineGauges {
         let log = self.log.as_deref();
-        Gauges {
-            waiting: log.map_or(0, Log::len),
-            ready: log.map_or(0, Log::ready),
-            waiting_bytes: log.map_or(0, Log::bytes),
+        EngineGauges {
+            waiting: log.map_or(0, PublicationLog::len),
+            ready: log.map_or(0, PublicationLog::ready),
+            waiting_bytes: log.map_or(0, PublicationLog::bytes),
             channels: self.streams.len(),
             bytes: self.streams.bytes(),
         }

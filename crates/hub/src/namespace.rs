@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use crate::{Pattern, Told, Wildcards};
+use crate::{EventLevel, PathPattern, Wildcards};
 
 /// The namespace of users' own channels: `#ann` is the channel of the user `ann`.
 pub const USERS: &str = "#";
 
 /// How channels remember.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct History {
+pub struct HistoryOptions {
     /// Publications that a channel keeps; at least 1.
     pub size: u32,
     /// How long each is kept.
@@ -19,7 +19,7 @@ pub struct History {
     /// How long a channel without publications and subscribers keeps its position, from its last publication on.
     pub position_ttl_ms: u64,
     /// What those get who come back.
-    pub recovery: Recovery,
+    pub recovery: RecoveryMode,
     /// The budget that they count to.
     pub budget: Budget,
 }
@@ -33,14 +33,14 @@ impl Budget {
     /// The rest.
     pub const COMMON: Self = Self(0);
 
-    pub(crate) fn place(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         self.0.into()
     }
 }
 
 /// What those get who come back to a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Recovery {
+pub enum RecoveryMode {
     /// All that they have missed, or word that it is not there any more.
     #[default]
     Missed,
@@ -50,22 +50,22 @@ pub enum Recovery {
 
 /// What clients may do with channels by themselves. What the back end does is not asked about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Access {
+pub struct ChannelAccess {
     /// Who may subscribe.
-    pub subscribe: Subscribing,
+    pub subscribe: SubscribeAccess,
     /// Who may publish.
-    pub publish: Publishing,
+    pub publish: PublishAccess,
     /// Who may read the history.
-    pub history: Reading,
+    pub history: ReadAccess,
     /// Who may read the presence.
-    pub presence: Reading,
+    pub presence: ReadAccess,
 }
 
 /// Which clients may read the history or the presence of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reading {
+pub enum ReadAccess {
     /// None.
-    Nobody,
+    Disabled,
     /// Those that are subscribed to it.
     #[default]
     Subscriber,
@@ -75,10 +75,10 @@ pub enum Reading {
 
 /// Which clients may subscribe to a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Subscribing {
+pub enum SubscribeAccess {
     /// None.
     #[default]
-    Nobody,
+    Disabled,
     /// Those with a token for it.
     Token,
     /// Every one, but to what is private or of named users.
@@ -89,10 +89,10 @@ pub enum Subscribing {
 
 /// Which clients may publish to a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Publishing {
+pub enum PublishAccess {
     /// None.
     #[default]
-    Nobody,
+    Disabled,
     /// Those who are subscribed to it.
     Subscriber,
     /// Every one that could subscribe, but to what is private.
@@ -104,23 +104,23 @@ pub enum Publishing {
 /// Which publications go out together with the one before, so that those who have that one can be told what has changed
 /// alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Differences {
+pub enum DeltaMode {
     /// None.
     #[default]
     Off,
     /// Those that ask for it.
-    Asked,
+    OnRequest,
     /// All that channels keep.
     Always,
 }
 
 /// The options of channels of one namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Namespace {
+pub struct NamespaceOptions {
     /// Whether its channels remember, and how.
-    pub history: Option<History>,
+    pub history: Option<HistoryOptions>,
     /// What clients may do there by themselves.
-    pub access: Access,
+    pub access: ChannelAccess,
     /// Whether it can be asked who is there.
     pub presence: bool,
     /// Whether subscribers are told who joins and leaves.
@@ -131,36 +131,36 @@ pub struct Namespace {
     /// come and go, not users.
     pub leave_delay_ms: u64,
     /// What the back end is told of them.
-    pub told: Told,
+    pub event_level: EventLevel,
     /// Whether a subscriber who reads too slowly misses what is published meanwhile, rather than being disconnected. Only
     /// where channels don't remember: there nothing may be missing.
-    pub slow_miss: bool,
+    pub drop_when_slow: bool,
     /// Whether subscribers can be told differences alone, and of which publications; where channels remember.
-    pub differences: Differences,
+    pub delta_mode: DeltaMode,
     /// Whether subscribers may say which tags a publication has to have for them.
     pub tags_filter: bool,
 }
 
-impl Namespace {
+impl NamespaceOptions {
     /// Whether its channels know who is there.
     pub fn has_members(&self) -> bool {
-        self.presence || self.join_leave || self.told == Told::Members
+        self.presence || self.join_leave || self.event_level == EventLevel::Members
     }
 }
 
 /// All namespaces, by name. Channels of one that is not there have the default options.
 #[derive(Clone, Debug, Default)]
 pub struct Namespaces {
-    by_name: HashMap<Box<str>, Namespace, RandomState>,
+    by_name: HashMap<Box<str>, NamespaceOptions, RandomState>,
     /// There is one where slow subscribers miss some.
-    has_slow_miss: bool,
+    has_drop_when_slow: bool,
     /// Those whose name is a pattern; of two that fit a channel the first counts.
-    by_pattern: Vec<(Pattern, Namespace)>,
+    by_pattern: Vec<(PathPattern, NamespaceOptions)>,
     /// What namespaces may take by themselves.
     budgets: Vec<(Box<str>, usize)>,
     wildcards: Wildcards,
     /// Channels of other namespaces are unknown.
-    is_closed: bool,
+    denies_unknown: bool,
 }
 
 impl Namespaces {
@@ -179,15 +179,17 @@ impl Namespaces {
     }
 
     /// Channels of namespaces that are not [inserted](Self::insert) are unknown from now on.
-    pub fn close(&mut self) {
-        self.is_closed = true;
+    pub fn deny_unknown(&mut self) {
+        self.denies_unknown = true;
     }
 
-    /// Whether a channel is of a namespace that is there, where these are [closed](Self::close). Names without a `:` are of
+    /// Whether a channel is of a namespace that is there, where these are [closed](Self::deny_unknown). Names without a `:` are of
     /// the namespace `""`, which always is.
     pub fn knows(&self, channel: &str) -> bool {
         let is_there = |name: &str| matches!(name, "" | USERS) || self.by_name.contains_key(name);
-        !self.is_closed || self.fitting(channel).is_some() || is_there(namespace_of(channel))
+        !self.denies_unknown
+            || self.find_pattern(channel).is_some()
+            || is_there(namespace_of(channel))
     }
 
     /// Which channels are heard together.
@@ -196,7 +198,7 @@ impl Namespaces {
     }
 
     /// The channels of this namespace may take so many bytes for what they remember, those of all workers together, and
-    /// nothing of the common budget. For its [`History::budget`].
+    /// nothing of the common budget. For its [`HistoryOptions::budget`].
     ///
     /// # Panics
     /// If there are more than 65,535.
@@ -211,15 +213,15 @@ impl Namespaces {
     }
 
     /// The options of this namespace are these: `""` has the channels without a `:`, [`USERS`] those of users.
-    pub fn insert(&mut self, name: &str, options: Namespace) {
-        self.has_slow_miss |= options.slow_miss;
+    pub fn insert(&mut self, name: &str, options: NamespaceOptions) {
+        self.has_drop_when_slow |= options.drop_when_slow;
         self.by_name.insert(name.into(), options);
     }
 
     /// The options of the channels whose names fit a pattern. Where several fit, the one counts that is spelled out at the
     /// first place where they differ.
-    pub fn insert_pattern(&mut self, pattern: Pattern, options: Namespace) {
-        self.has_slow_miss |= options.slow_miss;
+    pub fn insert_pattern(&mut self, pattern: PathPattern, options: NamespaceOptions) {
+        self.has_drop_when_slow |= options.drop_when_slow;
         let others = self.by_pattern.iter();
         let place = others
             .take_while(|(other, _)| !pattern.precedes(other))
@@ -229,37 +231,37 @@ impl Namespaces {
 
     /// What stands for a parameter in a channel's name, where a pattern fits that.
     pub fn parameter<'c>(&'c self, channel: &'c str, name: &str) -> Option<&'c str> {
-        let (pattern, _) = self.fitting(channel)?;
+        let (pattern, _) = self.find_pattern(channel)?;
         let mut parameters = pattern.parameters(channel);
         parameters.find_map(|(one, given)| (one == name).then_some(given))
     }
 
     /// Whether subscribers of a channel who read too slowly miss what is published meanwhile.
-    pub(crate) fn slow_miss(&self, channel: &str) -> bool {
-        self.has_slow_miss && self.of(channel).slow_miss
+    pub(crate) fn drops_when_slow(&self, channel: &str) -> bool {
+        self.has_drop_when_slow && self.of(channel).drop_when_slow
     }
 
-    fn fitting(&self, channel: &str) -> Option<&(Pattern, Namespace)> {
+    fn find_pattern(&self, channel: &str) -> Option<&(PathPattern, NamespaceOptions)> {
         if !channel.starts_with('/') {
             return None;
         }
         let mut all = self.by_pattern.iter();
-        all.find(|(pattern, _)| pattern.fits(channel))
+        all.find(|(pattern, _)| pattern.matches(channel))
     }
 
     /// The options of a channel.
-    pub fn of(&self, channel: &str) -> Namespace {
-        if let Some((_, options)) = self.fitting(channel) {
+    pub fn of(&self, channel: &str) -> NamespaceOptions {
+        if let Some((_, options)) = self.find_pattern(channel) {
             return *options;
         }
         if self.by_name.is_empty() {
-            return Namespace::default();
+            return NamespaceOptions::default();
         }
         let found = self.by_name.get(namespace_of(channel));
         let mut options = found.copied().unwrap_or_default();
-        if self.wildcards.of(channel) == Some(channel) {
+        if self.wildcards.channel_for(channel) == Some(channel) {
             options.history = None;
-            options.differences = Differences::Off;
+            options.delta_mode = DeltaMode::Off;
         }
         options
     }
@@ -290,33 +292,33 @@ mod tests {
         ] {
             assert_eq!(namespace_of(channel), name, "{channel}");
         }
-        let history = History {
+        let history = HistoryOptions {
             size: 1,
             ttl_ms: 1,
             position_ttl_ms: 1,
-            recovery: Recovery::Missed,
+            recovery: RecoveryMode::Missed,
             budget: Budget::COMMON,
         };
-        let chat = Namespace {
+        let chat = NamespaceOptions {
             history: Some(history),
-            ..Namespace::default()
+            ..NamespaceOptions::default()
         };
         let mut all = Namespaces::new();
-        assert_eq!(all.of("chat:1"), Namespace::default());
+        assert_eq!(all.of("chat:1"), NamespaceOptions::default());
         all.insert("chat", chat);
         assert_eq!(all.of("chat:1"), chat);
-        assert_eq!(all.of("chat"), Namespace::default());
-        assert_eq!(all.of("other:1"), Namespace::default());
+        assert_eq!(all.of("chat"), NamespaceOptions::default());
+        assert_eq!(all.of("other:1"), NamespaceOptions::default());
     }
 
     #[test]
     fn closed_namespaces_know_their_own_channels() {
         let mut all = Namespaces::new();
         assert!(all.knows("other:1"));
-        all.insert("chat", Namespace::default());
-        let pattern = Pattern::new("/users/:user").expect("a pattern");
-        all.insert_pattern(pattern, Namespace::default());
-        all.close();
+        all.insert("chat", NamespaceOptions::default());
+        let pattern = PathPattern::new("/users/:user").expect("a pattern");
+        all.insert_pattern(pattern, NamespaceOptions::default());
+        all.deny_unknown();
         for (channel, is_known) in [
             ("chat:1", true),
             ("chat:$1", true),
@@ -332,22 +334,22 @@ mod tests {
     }
 
     #[test]
-    fn patterns_go_before_names_and_what_is_spelled_out_before_parameters() {
-        let told = |told| Namespace {
-            told,
-            ..Namespace::default()
+    fn patterns_precede_names_and_literals_precede_parameters() {
+        let told = |told| NamespaceOptions {
+            event_level: told,
+            ..NamespaceOptions::default()
         };
         let mut all = Namespaces::new();
-        all.insert("", told(Told::Members));
+        all.insert("", told(EventLevel::Members));
         for (pattern, options) in [
-            ("/users/:user", told(Told::Nothing)),
-            ("/users/all", told(Told::Occupancy)),
+            ("/users/:user", told(EventLevel::Off)),
+            ("/users/all", told(EventLevel::Occupancy)),
         ] {
-            all.insert_pattern(Pattern::new(pattern).expect("a pattern"), options);
+            all.insert_pattern(PathPattern::new(pattern).expect("a pattern"), options);
         }
-        assert_eq!(all.of("/users/ann").told, Told::Nothing);
-        assert_eq!(all.of("/users/all").told, Told::Occupancy);
-        assert_eq!(all.of("/users/ann/x").told, Told::Members);
+        assert_eq!(all.of("/users/ann").event_level, EventLevel::Off);
+        assert_eq!(all.of("/users/all").event_level, EventLevel::Occupancy);
+        assert_eq!(all.of("/users/ann/x").event_level, EventLevel::Members);
         assert_eq!(all.parameter("/users/ann", "user"), Some("ann"));
         assert_eq!(all.parameter("/users/all", "user"), None);
         assert_eq!(all.parameter("users/ann", "user"), None);
@@ -355,15 +357,15 @@ mod tests {
 
     #[test]
     fn a_wildcard_channel_remembers_nothing() {
-        let news = Namespace {
-            history: Some(History {
+        let news = NamespaceOptions {
+            history: Some(HistoryOptions {
                 size: 1,
                 ttl_ms: 1,
                 position_ttl_ms: 1,
-                recovery: Recovery::Missed,
+                recovery: RecoveryMode::Missed,
                 budget: Budget::COMMON,
             }),
-            ..Namespace::default()
+            ..NamespaceOptions::default()
         };
         let mut all = Namespaces::with_wildcards(Wildcards::new(["news"]));
         all.insert("news", news);

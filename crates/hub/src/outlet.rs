@@ -3,23 +3,23 @@
 use std::sync::Arc;
 
 use crate::{
-    Caller, Class, ClientInfo, ConnectionId, Connections, Delivery, HistoryError, Instructed,
-    Instruction, Joined, Listing, Mail, Page, PresenceError, PresenceStats, Published, Ticket,
-    UserStatus, WorkerId,
+    Caller, ChannelList, ClientInfo, CommandDispatch, ConnectionId, ConnectionList, Delivery,
+    HistoryError, HistoryPage, HubMessage, HubMessageClass, PresenceError, PresenceStats,
+    PublishOutcome, SubscribeOutcome, Ticket, UserCommand, UserStatus, WorkerId,
 };
 
 /// What a ticket is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum HubReply {
     /// The subscription is registered at the channel's home; with what it joins where the channel remembers.
-    Subscribed(Option<Box<Joined>>),
+    Subscribed(Option<Box<SubscribeOutcome>>),
     /// A publication was taken by a home on another worker, or has waited for the log.
-    Published(Published),
+    Published(PublishOutcome),
     /// The engine has not answered a publication: it may have been stored or not. Or it can't follow the channel of a
     /// subscription, which has ended.
     Failed,
     /// A home on another worker has read a part of a channel's history.
-    History(Result<Box<Page>, HistoryError>),
+    History(Result<Box<HistoryPage>, HistoryError>),
     /// A home on another worker, or the log, has let go of a channel's history.
     HistoryRemoved(Result<(), HistoryError>),
     /// Who is in a channel.
@@ -27,15 +27,15 @@ pub enum Answer {
     /// How many are.
     PresenceStats(Result<PresenceStats, PresenceError>),
     /// Channels with their home on another worker.
-    Channels(Listing),
+    Channels(ChannelList),
     /// Connections of another worker that hear a channel.
-    Connections(Connections),
+    Connections(ConnectionList),
     /// Whether a user is there.
     UserStatus(UserStatus),
     /// A user's home on another worker has passed an instruction on.
-    Instructed(Instructed),
+    CommandDispatched(CommandDispatch),
     /// A home has counted all that one worker's part in an instruction has changed.
-    Settled,
+    CommandAcknowledged,
 }
 
 /// Where the hub's effects go. The worker implements it over its mailbox and its connections.
@@ -43,33 +43,33 @@ pub enum Answer {
 /// No method may re-enter the hub: note what is to be done and do it after the call. Sessions
 /// that have ended meanwhile are the implementor's to recognise by their generation.
 pub trait Outlet {
-    /// Sends `mail`. Data mail is sent only after [`has_credit`](Self::has_credit) said yes in the
+    /// Sends `send_message`. Data mail is sent only after [`has_credit`](Self::has_credit) said yes in the
     /// same call of the hub, and takes that credit.
-    fn mail(&mut self, to: WorkerId, mail: Mail);
+    fn send_message(&mut self, to: WorkerId, mail: HubMessage);
 
     /// Whether a mail of this class can be sent to that worker now. Asked for data only. A yes for
-    /// [`Class::Deliver`] is good for two mails: one for those who are subscribed to the channel, one
+    /// [`HubMessageClass::Deliver`] is good for two mails: one for those who are subscribed to the channel, one
     /// for those who hear it [among others](crate::Wildcards).
-    fn has_credit(&self, to: WorkerId, class: Class) -> bool;
+    fn has_credit(&self, to: WorkerId, class: HubMessageClass) -> bool;
 
     /// A data mail from that worker is finished: its credit of this class goes back.
-    fn mail_done(&mut self, from: WorkerId, class: Class);
+    fn return_credit(&mut self, from: WorkerId, class: HubMessageClass);
 
     /// Gives a publication to a subscriber.
     fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>);
 
     /// Answers a ticket. It may be a session that never subscribed to anything.
-    fn answer(&mut self, session: ConnectionId, ticket: Ticket, answer: Answer);
+    fn send_reply(&mut self, session: ConnectionId, ticket: Ticket, answer: HubReply);
 
     /// Has something done to a session, if it is meant. Where it is closed, [`Hub::close`](crate::Hub::close) follows
     /// later.
-    fn instruct(&mut self, session: ConnectionId, instruction: &Arc<Instruction>);
+    fn execute_command(&mut self, session: ConnectionId, instruction: &Arc<UserCommand>);
 
     /// A session may have missed publications of a channel, and can't be given them: its state is insufficient, and it has
     /// to subscribe again. An engine within one process never has it come to this.
-    fn lost(&mut self, _session: ConnectionId, _channel: &Arc<str>) {}
+    fn publications_lost(&mut self, _session: ConnectionId, _channel: &Arc<str>) {}
 
     /// All sessions of this worker that an instruction is for have been named. Once they have carried it out,
     /// [`Hub::settle`](crate::Hub::settle) tells the caller.
-    fn instructed(&mut self, caller: Caller, instruction: &Arc<Instruction>);
+    fn command_dispatched(&mut self, caller: Caller, instruction: &Arc<UserCommand>);
 }

@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use crate::records::{Excerpt, Record};
-use crate::{Event, Position, Publication, Since};
+use crate::{FeedEvent, Position, Publication, Since};
 
 /// Default limit of a page in bytes of publications. A single publication may be larger.
 const PAGE_BYTES_MAX: usize = 8 << 20;
 
 /// Which part of a channel's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Query {
+pub struct HistoryQuery {
     /// Those behind it, or before it if the latest come first.
     pub since: Option<Since>,
     /// At most so many.
@@ -21,7 +21,7 @@ pub struct Query {
     pub bytes_max: usize,
 }
 
-impl Default for Query {
+impl Default for HistoryQuery {
     fn default() -> Self {
         Self {
             since: None,
@@ -34,7 +34,7 @@ impl Default for Query {
 
 /// A part of a channel's history. It refers to what the stream has stored and does not change with the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct HistoryPage {
     /// Of the latest publication.
     pub position: Position,
     content: Content,
@@ -48,7 +48,7 @@ enum Content {
     Listed(Box<[Publication]>),
 }
 
-impl Page {
+impl HistoryPage {
     pub(crate) fn new(position: Position, excerpt: Excerpt, lowest: u64, is_reverse: bool) -> Self {
         Self {
             position,
@@ -59,7 +59,7 @@ impl Page {
 
     /// Returns a page of these publications, in the order that was asked for.
     #[must_use]
-    pub fn of(position: Position, publications: Vec<Publication>) -> Self {
+    pub fn from_publications(position: Position, publications: Vec<Publication>) -> Self {
         Self {
             position,
             content: Content::Listed(publications.into()),
@@ -123,7 +123,7 @@ impl Record {
             payload: self.payload.clone(),
             position: Some(position),
             at_ms: self.at_ms,
-            event: Event::Published,
+            event: FeedEvent::Published,
             info: self.info.clone(),
         }
     }

@@ -8,7 +8,7 @@ pub(crate) const USER: &str = "user";
 /// A pattern: `/` and segments between slashes, each of which is a text or, behind a `:`, the name of a parameter that
 /// stands for any text without a slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern(Box<[Segment]>);
+pub struct PathPattern(Box<[Segment]>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Segment {
@@ -30,13 +30,13 @@ pub enum PatternError {
     Name,
     /// Two parameters of one name.
     #[error("two parameters have the same name")]
-    Twice,
+    DuplicateParameter,
     /// What other rules give a meaning.
     #[error("a segment that is spelled out can hold none of : # $ *")]
-    Sign,
+    Reserved,
 }
 
-impl Pattern {
+impl PathPattern {
     /// Reads one.
     ///
     /// # Errors
@@ -49,11 +49,13 @@ impl Pattern {
                 _ if segment.is_empty() => return Err(PatternError::Empty),
                 Some(name) if is_name(name) => Segment::Parameter(name.into()),
                 Some(_) => return Err(PatternError::Name),
-                None if segment.contains([':', '#', '$', '*']) => return Err(PatternError::Sign),
+                None if segment.contains([':', '#', '$', '*']) => {
+                    return Err(PatternError::Reserved);
+                }
                 None => Segment::Text(segment.into()),
             };
             if matches!(segment, Segment::Parameter(_)) && segments.contains(&segment) {
-                return Err(PatternError::Twice);
+                return Err(PatternError::DuplicateParameter);
             }
             segments.push(segment);
         }
@@ -62,7 +64,7 @@ impl Pattern {
 
     /// Whether a channel's name is one of these.
     #[must_use]
-    pub fn fits(&self, channel: &str) -> bool {
+    pub fn matches(&self, channel: &str) -> bool {
         let Some(rest) = channel.strip_prefix('/') else {
             return false;
         };
@@ -87,11 +89,11 @@ impl Pattern {
 
     /// Whether it goes before another one where both fit: at the first place where they differ, this one is spelled out.
     pub(crate) fn precedes(&self, other: &Self) -> bool {
-        self.are_parameters().lt(other.are_parameters())
+        self.parameter_flags().lt(other.parameter_flags())
     }
 
     /// Of each segment.
-    fn are_parameters(&self) -> impl Iterator<Item = bool> {
+    fn parameter_flags(&self) -> impl Iterator<Item = bool> {
         let all = self.0.iter();
         all.map(|one| matches!(one, Segment::Parameter(_)))
     }
@@ -117,7 +119,7 @@ fn is_name(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for PathPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|segment| match segment {
             Segment::Text(text) => write!(f, "/{text}"),
@@ -132,7 +134,7 @@ mod tests {
 
     #[test]
     fn names_fit_segment_by_segment() {
-        let pattern = Pattern::new("/users/:user/:kind").expect("a pattern");
+        let pattern = PathPattern::new("/users/:user/:kind").expect("a pattern");
         for (channel, fits) in [
             ("/users/ann/orders", true),
             ("/users/a:b/#x", true),
@@ -145,7 +147,7 @@ mod tests {
             ("/", false),
             ("", false),
         ] {
-            assert_eq!(pattern.fits(channel), fits, "{channel}");
+            assert_eq!(pattern.matches(channel), fits, "{channel}");
         }
         let parameters: Vec<_> = pattern.parameters("/users/ann/orders").collect();
         assert_eq!(parameters, [("user", "ann"), ("kind", "orders")]);
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn invalid_patterns_are_refused() {
         for (text, why) in [
             ("", PatternError::Start),
             ("users/:user", PatternError::Start),
@@ -163,18 +165,18 @@ mod tests {
             ("/users/:", PatternError::Name),
             ("/users/:7", PatternError::Name),
             ("/users/:a-b", PatternError::Name),
-            ("/:a/:a", PatternError::Twice),
-            ("/users/x*", PatternError::Sign),
-            ("/users/x#", PatternError::Sign),
+            ("/:a/:a", PatternError::DuplicateParameter),
+            ("/users/x*", PatternError::Reserved),
+            ("/users/x#", PatternError::Reserved),
         ] {
-            assert_eq!(Pattern::new(text), Err(why), "{text}");
+            assert_eq!(PathPattern::new(text), Err(why), "{text}");
         }
-        assert!(Pattern::new("/a/a/:b").is_ok());
+        assert!(PathPattern::new("/a/a/:b").is_ok());
     }
 
     #[test]
-    fn what_is_spelled_out_goes_first() {
-        let pattern = |text| Pattern::new(text).expect("a pattern");
+    fn literals_precede_parameters() {
+        let pattern = |text| PathPattern::new(text).expect("a pattern");
         assert!(pattern("/users/me").precedes(&pattern("/users/:user")));
         assert!(pattern("/users/:user").precedes(&pattern("/:kind/ann")));
         assert!(!pattern("/a/:x").precedes(&pattern("/b/:y")));

@@ -7,23 +7,23 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{Info, Payload, PayloadRef, Position};
+use crate::{Payload, PayloadRef, Position, PublicationInfo};
 
 /// An ordered publication on its way to its receivers.
-pub(crate) struct Ordered<'a> {
-    pub(crate) payload: Source<'a>,
+pub(crate) struct OrderedPublication<'a> {
+    pub(crate) payload: PayloadSource<'a>,
     pub(crate) position: Option<Position>,
     pub(crate) at_ms: u64,
-    pub(crate) event: Event,
-    pub(crate) info: Option<Arc<Info>>,
+    pub(crate) event: FeedEvent,
+    pub(crate) info: Option<Arc<PublicationInfo>>,
     /// What was published before, if it goes out together with that.
     pub(crate) previous: Option<Payload>,
 }
 
-impl From<Publication> for Ordered<'_> {
+impl From<Publication> for OrderedPublication<'_> {
     fn from(publication: Publication) -> Self {
         Self {
-            payload: Source::Kept(publication.payload),
+            payload: PayloadSource::Owned(publication.payload),
             position: publication.position,
             at_ms: publication.at_ms,
             event: publication.event,
@@ -33,11 +33,11 @@ impl From<Publication> for Ordered<'_> {
     }
 }
 
-impl Ordered<'_> {
+impl OrderedPublication<'_> {
     /// A copy to keep; the bytes are copied the first time only.
-    pub(crate) fn keep(&mut self) -> Publication {
+    pub(crate) fn to_publication(&mut self) -> Publication {
         Publication {
-            payload: self.payload.keep(),
+            payload: self.payload.to_payload(),
             position: self.position,
             at_ms: self.at_ms,
             event: self.event,
@@ -47,35 +47,35 @@ impl Ordered<'_> {
 }
 
 /// A payload that is copied only when somebody must keep it.
-pub(crate) enum Source<'a> {
+pub(crate) enum PayloadSource<'a> {
     Borrowed(PayloadRef<'a>),
-    Kept(Payload),
+    Owned(Payload),
 }
 
-impl<'a> Source<'a> {
+impl<'a> PayloadSource<'a> {
     /// Another one of the same.
     pub(crate) fn share(&self) -> Self {
         match self {
-            Source::Borrowed(payload) => Source::Borrowed(*payload),
-            Source::Kept(payload) => Source::Kept(payload.clone()),
+            PayloadSource::Borrowed(payload) => PayloadSource::Borrowed(*payload),
+            PayloadSource::Owned(payload) => PayloadSource::Owned(payload.clone()),
         }
     }
 
     pub(crate) fn borrow(&self) -> PayloadRef<'_> {
         match self {
-            Source::Borrowed(payload) => *payload,
-            Source::Kept(payload) => payload.borrow(),
+            PayloadSource::Borrowed(payload) => *payload,
+            PayloadSource::Owned(payload) => payload.borrow(),
         }
     }
 
     /// A copy to keep; the bytes are copied the first time only.
-    pub(crate) fn keep(&mut self) -> Payload {
-        if let Source::Borrowed(payload) = self {
-            *self = Source::Kept(payload.to_payload());
+    pub(crate) fn to_payload(&mut self) -> Payload {
+        if let PayloadSource::Borrowed(payload) = self {
+            *self = PayloadSource::Owned(payload.to_payload());
         }
         match self {
-            Source::Kept(payload) => payload.clone(),
-            Source::Borrowed(_) => unreachable!("it was kept above"),
+            PayloadSource::Owned(payload) => payload.clone(),
+            PayloadSource::Borrowed(_) => unreachable!("it was kept above"),
         }
     }
 }
@@ -90,14 +90,14 @@ pub struct Publication {
     /// When its home took it, in milliseconds since 1970.
     pub at_ms: u64,
     /// What it tells.
-    pub event: Event,
+    pub event: FeedEvent,
     /// What is said of it beside its payload.
-    pub info: Option<Arc<Info>>,
+    pub info: Option<Arc<PublicationInfo>>,
 }
 
 /// What subscribers are told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Event {
+pub enum FeedEvent {
     /// Something was published.
     #[default]
     Published,
@@ -110,7 +110,7 @@ pub enum Event {
 /// The name of an encoding, chosen by front ends: a client protocol, its framing and, where it
 /// is compressed, the parameters of that. Two receivers with the same format get the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Format(pub u32);
+pub struct EncodingId(pub u32);
 
 /// How many encodings one publication keeps. A format beyond that is encoded for each receiver.
 pub const ENCODINGS_MAX: usize = 16;
@@ -118,39 +118,39 @@ pub const ENCODINGS_MAX: usize = 16;
 /// A publication's encodings: each is made once per worker and shared by all receivers.
 #[derive(Clone, Debug, Default)]
 pub struct Encodings {
-    made: Vec<(Format, Bytes)>,
+    list: Vec<(EncodingId, Bytes)>,
 }
 
 impl Encodings {
     /// The encoding of this format, if somebody has made it.
-    pub fn find(&self, format: Format) -> Option<&Bytes> {
+    pub fn find(&self, format: EncodingId) -> Option<&Bytes> {
         // A handful of entries: a walk beats any map.
-        self.made
+        self.list
             .iter()
             .find(|(made, _)| *made == format)
             .map(|(_, bytes)| bytes)
     }
 
     /// The encoding of this format, made now if nobody has yet.
-    pub fn find_or_encode(&mut self, format: Format, encode: impl FnOnce() -> Bytes) -> Bytes {
+    pub fn find_or_encode(&mut self, format: EncodingId, encode: impl FnOnce() -> Bytes) -> Bytes {
         if let Some(bytes) = self.find(format) {
             return bytes.clone();
         }
         let bytes = encode();
-        if self.made.len() < ENCODINGS_MAX {
-            self.made.push((format, bytes.clone()));
+        if self.list.len() < ENCODINGS_MAX {
+            self.list.push((format, bytes.clone()));
         }
         bytes
     }
 
     /// Keeps this one too, however many there are: for what all others are made of.
-    pub fn keep(&mut self, format: Format, bytes: Bytes) {
-        self.made.push((format, bytes));
+    pub fn insert(&mut self, format: EncodingId, bytes: Bytes) {
+        self.list.push((format, bytes));
     }
 
     /// Forgets them and keeps the room.
     pub(crate) fn clear(&mut self) {
-        self.made.clear();
+        self.list.clear();
     }
 }
 
@@ -175,9 +175,9 @@ pub struct Delivery<'a> {
     /// When its home took it, in milliseconds since 1970.
     pub at_ms: u64,
     /// What it tells.
-    pub event: Event,
+    pub event: FeedEvent,
     /// What is said of it beside its payload.
-    pub info: Option<&'a Info>,
+    pub info: Option<&'a PublicationInfo>,
     /// What was published before, where it may be told as what has changed since: subscribers who were given the one
     /// with the position before this one have that.
     pub previous: Option<PayloadRef<'a>>,
@@ -187,5 +187,5 @@ pub struct Delivery<'a> {
     /// How many sessions of this worker get this publication, this one included.
     pub receivers: u32,
     /// Whoever reads too slowly misses it.
-    pub slow_miss: bool,
+    pub drop_when_slow: bool,
 }

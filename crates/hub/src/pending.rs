@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use crate::Publication;
-use crate::engine::{Item, Receipt};
-use crate::log::Append;
+use crate::engine::{FeedItem, RequestContext};
+use crate::log::LogRecord;
 
 /// So much may wait for the log: publications, and bytes of their payloads. The one that reaches it is still taken.
 const PENDING_MAX: usize = 8192;
@@ -12,9 +12,9 @@ const PENDING_BYTES_MAX: usize = 8 << 20;
 
 /// As home: what the next batch has of publications, and what waits for batches.
 #[derive(Debug, Default)]
-pub(crate) struct Log {
+pub(crate) struct PublicationLog {
     /// For the next batch: publications, and removals of those before them.
-    pub(crate) published: Vec<Append>,
+    pub(crate) published: Vec<LogRecord>,
     /// Somebody waits for the next batch, whatever is in it.
     pub(crate) is_awaited: bool,
     /// The last batch that was handed over.
@@ -35,19 +35,19 @@ pub(crate) struct Log {
 pub(crate) struct Pending {
     batch: u64,
     pub(crate) task: Task,
-    pub(crate) receipt: Receipt,
+    pub(crate) receipt: RequestContext,
 }
 
 /// The report that follows once it is durable.
 #[derive(Debug)]
 pub(crate) enum Task {
-    Item(Box<Item>),
+    Item(Box<FeedItem>),
     Skipped,
     Fence,
     Removed,
 }
 
-impl Log {
+impl PublicationLog {
     pub(crate) fn len(&self) -> usize {
         self.count
     }
@@ -65,7 +65,7 @@ impl Log {
         self.count >= PENDING_MAX || self.bytes >= PENDING_BYTES_MAX
     }
 
-    pub(crate) fn push(&mut self, task: Task, receipt: Receipt) {
+    pub(crate) fn push(&mut self, task: Task, receipt: RequestContext) {
         let is_awaited = match &task {
             Task::Item(item) => {
                 self.bytes += item.publication.payload.bytes.len();
@@ -91,7 +91,7 @@ impl Log {
     }
 
     /// This batch and all before it are durable.
-    pub(crate) fn durable(&mut self, batch: u64) {
+    pub(crate) fn batch_durable(&mut self, batch: u64) {
         debug_assert!(batch <= self.taken, "it was never handed over");
         self.durable = self.durable.max(batch);
         let count = self
@@ -105,12 +105,12 @@ impl Log {
     }
 
     /// An item is fed.
-    pub(crate) fn fed(&mut self, publication: &Publication) {
+    pub(crate) fn before_delivery(&mut self, publication: &Publication) {
         self.bytes -= publication.payload.bytes.len();
     }
 
     /// Something that was reported is carried out.
-    pub(crate) fn settled(&mut self) {
+    pub(crate) fn report_handled(&mut self) {
         self.count -= 1;
     }
 }

@@ -9,16 +9,16 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use crate::engine::{Asker, MemberChange, Members, Step};
+use crate::channel_members::{ChannelMembers, Due, LeaveEffect};
+use crate::engine::{EngineReply, LocalMembers, MemberChange, QueryContext};
 use crate::publish::Origin;
-use crate::roster::{Departure, Due, Roster};
-use crate::{ClientInfo, Engine, Event, Hub};
+use crate::{ClientInfo, Engine, FeedEvent, Hub};
 
 /// The most members that are told at once; of larger channels there are the numbers.
 pub const MEMBERS_MAX: usize = 10_000;
 
 /// The most users who may come back at one time, as far as one home knows; beyond that they leave at once.
-const ABSENT_MAX: usize = 100_000;
+const LEAVING_MAX: usize = 100_000;
 
 /// How many are in a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(crate) struct Presence {
     /// Local: as whom a subscription is known, by slot.
     pub(crate) members: HashMap<u32, Arc<ClientInfo>, RandomState>,
     /// Home: by name of the channel, which may have no subscriber any more, but members who may come back. None is empty.
-    rosters: HashMap<Arc<str>, Roster, RandomState>,
+    channels: HashMap<Arc<str>, ChannelMembers, RandomState>,
     /// Home: users that have gone and may come back, by when they are given up; the second number tells them apart.
     leaving: BTreeMap<Due, (Arc<str>, Arc<ClientInfo>)>,
     serial: u64,
@@ -58,24 +58,24 @@ pub(crate) struct Presence {
 impl Presence {
     /// How many members, rosters and users who may come back there are.
     pub(crate) fn sizes(&self) -> [usize; 3] {
-        [self.members.len(), self.rosters.len(), self.leaving.len()]
+        [self.members.len(), self.channels.len(), self.leaving.len()]
     }
 
     /// Home: the members of channels, those included who may come back.
-    pub(crate) fn members_here(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ClientInfo>)> {
-        let rosters = self.rosters.iter();
+    pub(crate) fn local_members(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ClientInfo>)> {
+        let rosters = self.channels.iter();
         rosters.flat_map(|(name, roster)| roster.clients().map(move |client| (name, client)))
     }
 
     /// Whether there is something to be done at its time.
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub(crate) fn has_timers(&self) -> bool {
         !self.leaving.is_empty()
     }
 }
 
 impl<E: Engine> Hub<E> {
     /// Home: somebody was counted who is a member.
-    pub(crate) fn member_in(&mut self, index: u32, client: Option<&Arc<ClientInfo>>) {
+    pub(crate) fn member_joined(&mut self, index: u32, client: Option<&Arc<ClientInfo>>) {
         let Some(client) = client else { return };
         let name = &self.channels[index].name;
         let namespace = self.namespaces.of(name);
@@ -83,7 +83,7 @@ impl<E: Engine> Hub<E> {
             return;
         }
         let presence = &mut self.presence;
-        let roster = presence.rosters.entry(Arc::clone(name)).or_default();
+        let roster = presence.channels.entry(Arc::clone(name)).or_default();
         let is_by_user = namespace.leave_delay_ms > 0;
         let arrival = roster.join(client, is_by_user);
         let returned = arrival
@@ -92,18 +92,24 @@ impl<E: Engine> Hub<E> {
         let name = Arc::clone(name);
         if let Some((_, gone)) = returned {
             // The user stays; the connection is another.
-            self.member_changed(&name, Event::Left, &gone, is_by_user, false);
+            self.member_changed(&name, FeedEvent::Left, &gone, is_by_user, false);
         }
-        self.member_changed(&name, Event::Joined, client, is_by_user, arrival.is_news);
+        self.member_changed(
+            &name,
+            FeedEvent::Joined,
+            client,
+            is_by_user,
+            arrival.is_announced,
+        );
     }
 
     /// Home: a member is subscribed no more.
-    pub(crate) fn member_out(&mut self, index: u32, client: Option<&Arc<ClientInfo>>) {
+    pub(crate) fn member_left(&mut self, index: u32, client: Option<&Arc<ClientInfo>>) {
         let Some(client) = client else { return };
         let name = &self.channels[index].name;
         let namespace = self.namespaces.of(name);
         let presence = &mut self.presence;
-        let Some(roster) = presence.rosters.get_mut(name) else {
+        let Some(roster) = presence.channels.get_mut(name) else {
             return;
         };
         presence.serial += 1;
@@ -111,23 +117,23 @@ impl<E: Engine> Hub<E> {
         let key = (due_ms, presence.serial);
         let may_return = namespace.has_members()
             && namespace.leave_delay_ms > 0
-            && presence.leaving.len() < ABSENT_MAX;
+            && presence.leaving.len() < LEAVING_MAX;
         let departure = roster.leave(client, may_return.then_some(key));
         if roster.is_empty() {
-            presence.rosters.remove(name);
+            presence.channels.remove(name);
         }
         match departure {
-            Departure::Unknown => {}
-            Departure::Waits => {
+            LeaveEffect::Unknown => {}
+            LeaveEffect::Delayed => {
                 let absent = (Arc::clone(name), Arc::clone(client));
                 presence.leaving.insert(key, absent);
             }
             // The user has other connections and subscribers track only the user: nothing to announce.
-            Departure::Quiet | Departure::Gone => {
+            LeaveEffect::Unannounced | LeaveEffect::Announced => {
                 let name = Arc::clone(name);
                 let is_by_user = namespace.leave_delay_ms > 0;
-                let is_news = departure == Departure::Gone;
-                self.member_changed(&name, Event::Left, client, is_by_user, is_news);
+                let is_news = departure == LeaveEffect::Announced;
+                self.member_changed(&name, FeedEvent::Left, client, is_by_user, is_news);
             }
         }
     }
@@ -136,7 +142,7 @@ impl<E: Engine> Hub<E> {
     fn member_changed(
         &mut self,
         channel: &Arc<str>,
-        event: Event,
+        event: FeedEvent,
         client: &Arc<ClientInfo>,
         is_by_user: bool,
         is_news: bool,
@@ -146,75 +152,83 @@ impl<E: Engine> Hub<E> {
             client,
             event,
             is_by_user,
-            is_news,
+            is_announced: is_news,
         };
-        match self.engine.member(change) {
-            Step::Done(true) if is_news => self.member_news(channel, event, client),
-            Step::Done(_) | Step::Later => {}
+        match self.engine.member_changed(change) {
+            EngineReply::Ready(true) if is_news => self.announce_member(channel, event, client),
+            EngineReply::Ready(_) | EngineReply::Deferred => {}
         }
     }
 
     /// Home: gives up those who have not come back in time.
-    pub(crate) fn end_absences(&mut self) {
+    pub(crate) fn expire_leaves(&mut self) {
         let now_ms = self.now.mono_ms;
         while let Some(entry) = self.presence.leaving.first_entry()
             && entry.key().0 <= now_ms
         {
             let (name, client) = entry.remove();
-            self.give_up(&name, &client);
+            self.finish_leave(&name, &client);
         }
     }
 
     /// Home: gives up all who may come back to a channel.
-    pub(crate) fn end_absences_of(&mut self, channel: &Arc<str>) {
-        let roster = self.presence.rosters.get(channel);
-        for key in roster.map_or_else(Vec::new, Roster::leaving) {
+    pub(crate) fn expire_leaves_of(&mut self, channel: &Arc<str>) {
+        let roster = self.presence.channels.get(channel);
+        for key in roster.map_or_else(Vec::new, ChannelMembers::leaving) {
             if let Some((_, client)) = self.presence.leaving.remove(&key) {
-                self.give_up(channel, &client);
+                self.finish_leave(channel, &client);
             }
         }
     }
 
-    fn give_up(&mut self, channel: &Arc<str>, client: &Arc<ClientInfo>) {
-        let rosters = &mut self.presence.rosters;
+    fn finish_leave(&mut self, channel: &Arc<str>, client: &Arc<ClientInfo>) {
+        let rosters = &mut self.presence.channels;
         let Some(roster) = rosters.get_mut(channel) else {
             return;
         };
-        roster.give_up(client);
+        roster.expire(client);
         if roster.is_empty() {
             rosters.remove(channel);
         }
-        self.member_changed(channel, Event::Left, client, true, true);
+        self.member_changed(channel, FeedEvent::Left, client, true, true);
     }
 
     /// Home: others are to be told of a member, and maybe the back end.
-    pub(crate) fn member_news(
+    pub(crate) fn announce_member(
         &mut self,
         channel: &Arc<str>,
-        event: Event,
+        event: FeedEvent,
         client: &Arc<ClientInfo>,
     ) {
-        self.happened_member(channel, event, client);
+        self.record_member(channel, event, client);
         if self.namespaces.of(channel).join_leave {
-            self.announcements.push(channel, event, Arc::clone(client));
+            self.join_leave_queue
+                .push(channel, event, Arc::clone(client));
         }
     }
 
     /// Home: reads the members of a channel, or their number, by `ask`. `None`: the engine answers with a report.
-    pub(crate) fn ask_presence<T>(
+    pub(crate) fn query_presence<T>(
         &mut self,
         channel: &str,
         origin: Origin,
-        ask: impl FnOnce(&mut E, Members<'_>, Asker) -> Step<Result<T, PresenceError>>,
+        ask: impl FnOnce(
+            &mut E,
+            LocalMembers<'_>,
+            QueryContext,
+        ) -> EngineReply<Result<T, PresenceError>>,
     ) -> Option<Result<T, PresenceError>> {
         if !self.namespaces.of(channel).presence {
             return Some(Err(PresenceError::Off));
         }
-        let roster = self.presence.rosters.get(channel);
-        let here = Members { channel, roster };
-        match ask(&mut self.engine, here, Asker(origin)) {
-            Step::Done(answer) => Some(answer),
-            Step::Later => None,
+        let roster = self.presence.channels.get(channel);
+        let here = LocalMembers {
+            channel,
+            members: roster,
+        };
+        match ask(&mut self.engine, here, QueryContext(origin)) {
+            EngineReply::Ready(answer) => Some(answer),
+            EngineReply::Deferred => None,
         }
     }
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use crate::channel::Channel;
-use crate::engine::{Offer, Order};
-use crate::payload::{Ordered, Source};
-use crate::stalled::Request;
+use crate::engine::{NewPublication, OrderResult};
+use crate::payload::{OrderedPublication, PayloadSource};
+use crate::stalled::StalledPublish;
 use crate::{
-    Answer, ChannelName, Class, ConnectionId, Differences, Engine, Event, Hub, Mail, Outcome,
-    Outlet, Payload, PayloadRef, Position, PublishOptions, Ticket, WorkerId,
+    ChannelName, ConnectionId, DeltaMode, Engine, FeedEvent, Hub, HubMessage, HubMessageClass,
+    HubReply, Outlet, Payload, PayloadRef, Position, PublishOptions, RequestOutcome, Ticket,
+    WorkerId,
 };
 
 /// A publication can't be taken now, for lack of credit or of room in a queue. Nothing of it was
@@ -19,10 +20,10 @@ pub struct NoCredit;
 
 /// What became of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Published {
+pub struct PublishOutcome {
     /// Registered subscribers on all workers to whom it goes; 0 if it was not taken, as its
     /// [`PublishOptions`] wanted it. `None` where only the nodes of the engine together know.
-    pub handed: Option<u32>,
+    pub receivers: Option<u32>,
     /// Its position, or the channel's if it was not taken. `None` where the channel does not
     /// remember.
     pub position: Option<Position>,
@@ -30,11 +31,11 @@ pub struct Published {
     pub is_skipped: bool,
 }
 
-impl Default for Published {
+impl Default for PublishOutcome {
     /// It has no receivers.
     fn default() -> Self {
         Self {
-            handed: Some(0),
+            receivers: Some(0),
             position: None,
             is_skipped: false,
         }
@@ -45,7 +46,7 @@ impl Default for Published {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocked {
     /// An earlier one of its channel is stalled.
-    Behind,
+    BehindEarlier,
     /// A worker with subscribers can't be sent to, or an earlier stalled one needs that lane.
     Lane,
     /// The channel's queue here, or this worker's queues together, are full.
@@ -62,8 +63,8 @@ pub(crate) struct Origin {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Publishes to a channel. With `from`, [`Answer::Published`](crate::Answer::Published) comes
-    /// if the outcome is [`Outcome::Pending`].
+    /// Publishes to a channel. With `from`, [`HubReply::PublishOutcome`](crate::Answer::Published) comes
+    /// if the outcome is [`RequestOutcome::Pending`].
     ///
     /// A refused publication has no place in any queue: of several local sources that publish to
     /// one channel, the one that tries first is first.
@@ -74,43 +75,45 @@ impl<E: Engine> Hub<E> {
         payload: PayloadRef<'_>,
         terms: Option<&Arc<PublishOptions>>,
         outlet: &mut impl Outlet,
-    ) -> Result<Outcome<Published>, NoCredit> {
+    ) -> Result<RequestOutcome<PublishOutcome>, NoCredit> {
         let hash = self.channels.hash(channel.as_str());
         let home = self.home(hash, channel.as_str());
         if home != self.me {
-            if !outlet.has_credit(home, Class::Publish) || self.is_held(home, channel) {
+            if !outlet.has_credit(home, HubMessageClass::Publish)
+                || self.must_wait_for_log(home, channel)
+            {
                 return Err(NoCredit);
             }
             let channel = self.channel_name(hash, channel.as_str());
             let payload = payload.to_payload();
-            outlet.mail(
+            outlet.send_message(
                 home,
-                Mail::Publish {
+                HubMessage::Publish {
                     channel,
                     payload,
                     terms: terms.cloned(),
                     reply: from,
                 },
             );
-            return Ok(Outcome::Pending);
+            return Ok(RequestOutcome::Pending);
         }
         let Some(index) = self.entry_to_publish(hash, channel.as_str(), terms) else {
-            return Ok(Outcome::Done(Published::default()));
+            return Ok(RequestOutcome::Done(PublishOutcome::default()));
         };
-        let is_passing = terms.is_some_and(|terms| terms.is_passing);
+        let is_passing = terms.is_some_and(|terms| terms.skip_history);
         if self.blocked(index, is_passing, outlet).is_some() {
             self.channels.release(index);
             return Err(NoCredit);
         }
-        let payload = Source::Borrowed(payload);
+        let payload = PayloadSource::Borrowed(payload);
         let origin = Origin {
             from: home,
             reply: from,
         };
         let published = self.order(index, payload, terms, origin, outlet);
-        let outcome = published.map_or(Outcome::Pending, Outcome::Done);
+        let outcome = published.map_or(RequestOutcome::Pending, RequestOutcome::Done);
         self.channels.release(index);
-        self.keep_to_budget();
+        self.evict_over_budget();
         Ok(outcome)
     }
 
@@ -127,23 +130,23 @@ impl<E: Engine> Hub<E> {
         let hash = self.channels.hash(channel);
         let origin = Origin { from, reply };
         let Some(index) = self.entry_to_publish(hash, channel, terms.as_ref()) else {
-            return self.taken(origin, true, Some(Published::default()), outlet);
+            return self.acknowledge(origin, true, Some(PublishOutcome::default()), outlet);
         };
-        let is_passing = terms.as_ref().is_some_and(|terms| terms.is_passing);
+        let is_passing = terms.as_ref().is_some_and(|terms| terms.skip_history);
         if let Some(blocked) = self.blocked(index, is_passing, outlet) {
-            let request = Request {
+            let request = StalledPublish {
                 payload,
-                terms,
+                options: terms,
                 origin,
-                has_credit: self.hold(index, from, outlet),
+                has_credit: self.announce_full_log(index, from, outlet),
             };
             return self.stall(index, blocked, request);
         }
-        let payload = Source::Kept(payload);
+        let payload = PayloadSource::Owned(payload);
         let published = self.order(index, payload, terms.as_ref(), origin, outlet);
         self.channels.release(index);
-        self.keep_to_budget();
-        self.taken(origin, true, published, outlet);
+        self.evict_over_budget();
+        self.acknowledge(origin, true, published, outlet);
     }
 
     /// Home: the entry of a channel that is published to; made where a publication to nobody has to
@@ -159,14 +162,14 @@ impl<E: Engine> Hub<E> {
             return found;
         }
         let has_key = terms.is_some_and(|terms| terms.idempotency_key.is_some());
-        let is_heard = || self.overheard(name).is_some();
+        let is_heard = || self.wildcard_entry(name).is_some();
         if !has_key && self.namespaces.of(name).history.is_none() && !is_heard() {
             return None;
         }
         Some(self.entry(hash, name))
     }
 
-    /// Home: whether a publication of this channel must wait, and for what. `is_passing`: it is not kept.
+    /// Home: whether a publication of this channel must wait, and for what. `skip_history`: it is not kept.
     pub(crate) fn blocked(
         &self,
         index: u32,
@@ -175,7 +178,7 @@ impl<E: Engine> Hub<E> {
     ) -> Option<Blocked> {
         let waiting = self.channels[index].waiting;
         if waiting > 0 && waiting > self.pending_of(index) + self.pending_joins(index) {
-            return Some(Blocked::Behind);
+            return Some(Blocked::BehindEarlier);
         }
         self.blocked_by_room(index, outlet)
             .or_else(|| self.blocked_by_engine(index, is_passing))
@@ -184,17 +187,17 @@ impl<E: Engine> Hub<E> {
     /// Home: whether a publication of this channel can't be handed out now, and why.
     pub(crate) fn blocked_by_room(&self, index: u32, outlet: &impl Outlet) -> Option<Blocked> {
         let channel = &self.channels[index];
-        let blocked = self.blocked_there(channel, outlet);
+        let blocked = self.blocked_by_lane(channel, outlet);
         blocked.or_else(|| {
-            let overheard = self.overheard(&channel.name)?;
-            self.blocked_there(&self.channels[overheard], outlet)
+            let overheard = self.wildcard_entry(&channel.name)?;
+            self.blocked_by_lane(&self.channels[overheard], outlet)
         })
     }
 
-    fn blocked_there(&self, channel: &Channel, outlet: &impl Outlet) -> Option<Blocked> {
-        for share in channel.shares.as_slice() {
+    fn blocked_by_lane(&self, channel: &Channel, outlet: &impl Outlet) -> Option<Blocked> {
+        for share in channel.remote_subscribers.as_slice() {
             let is_free = !self.stalled.reserves(share.worker)
-                && outlet.has_credit(share.worker, Class::Deliver);
+                && outlet.has_credit(share.worker, HubMessageClass::Deliver);
             if !is_free {
                 return Some(Blocked::Lane);
             }
@@ -210,70 +213,70 @@ impl<E: Engine> Hub<E> {
     pub(crate) fn order(
         &mut self,
         index: u32,
-        payload: Source<'_>,
+        payload: PayloadSource<'_>,
         terms: Option<&Arc<PublishOptions>>,
         origin: Origin,
         outlet: &mut impl Outlet,
-    ) -> Option<Published> {
+    ) -> Option<PublishOutcome> {
         let name = &self.channels[index].name;
         let key = terms.and_then(|terms| terms.idempotency_key.as_deref());
         if let Some(key) = key
-            && let Some(first) = self.recent.find(name, key, self.now.mono_ms)
+            && let Some(first) = self.idempotency.find(name, key, self.now.mono_ms)
         {
             return self.repeat(index, first, terms, origin);
         }
         let namespace = self.namespaces.of(name);
-        let (history, differences) = (namespace.history, namespace.differences);
+        let (history, differences) = (namespace.history, namespace.delta_mode);
         if history.is_none() {
             // What goes out without an offset would be missing where the channel is to remember again.
-            self.lose_stream(index);
+            self.detach_stream(index);
         }
-        let history = history.filter(|_| !terms.is_some_and(|terms| terms.is_passing));
+        let history = history.filter(|_| !terms.is_some_and(|terms| terms.skip_history));
         let slot = match &history {
-            Some(_) => Some(self.stream_of(index)),
+            Some(_) => Some(self.open_stream(index)),
             None => self.channels[index].home.stream(),
         };
         let info = terms.and_then(|terms| terms.info.as_ref());
         let at_ms = self.now.wall_ms;
-        let mut offer = Offer {
+        let mut offer = NewPublication {
             channel: index,
             payload,
-            terms,
+            options: terms,
             origin,
             name: &self.channels[index].name,
             slot,
             history: history.as_ref(),
-            event: Event::Published,
+            event: FeedEvent::Published,
             at_ms,
             info,
             wants_previous: wants_previous(differences, terms.map(|terms| &**terms)),
         };
-        let mut published = Published::default();
+        let mut published = PublishOutcome::default();
         match self.engine.publish(&mut offer) {
-            Order::Done { position, previous } => {
+            OrderResult::Ordered { position, previous } => {
                 published.position = position;
-                let ordered = Ordered {
+                let ordered = OrderedPublication {
                     payload: offer.payload,
                     position,
                     at_ms,
-                    event: Event::Published,
+                    event: FeedEvent::Published,
                     info: info.cloned(),
                     previous,
                 };
-                published.handed = Some(self.feed(index, ordered, outlet));
+                published.receivers = Some(self.feed(index, ordered, outlet));
             }
-            Order::Skipped(position) => {
+            OrderResult::Skipped(position) => {
                 published.position = Some(position);
                 published.is_skipped = true;
             }
-            Order::Later => {
+            OrderResult::Deferred => {
                 self.channels[index].waiting += 1;
                 // Those with the same key come behind it.
-                self.keep_key(index, terms.map(|terms| &**terms), published);
+                self.record_key(index, terms.map(|terms| &**terms), published);
                 return None;
             }
         }
-        self.keep_key(index, terms.map(|terms| &**terms), published);
+        self.record_key(index, terms.map(|terms| &**terms), published);
         Some(published)
     }
 
@@ -282,41 +285,41 @@ impl<E: Engine> Hub<E> {
     pub(crate) fn feed(
         &mut self,
         index: u32,
-        mut ordered: Ordered<'_>,
+        mut ordered: OrderedPublication<'_>,
         outlet: &mut impl Outlet,
     ) -> u32 {
         let overheard = match ordered.event {
-            Event::Published => self.feed_overheard(index, &mut ordered, outlet),
-            Event::Joined | Event::Left => 0,
+            FeedEvent::Published => self.feed_wildcard_subscribers(index, &mut ordered, outlet),
+            FeedEvent::Joined | FeedEvent::Left => 0,
         };
-        overheard + self.hand_out(index, ordered, outlet)
+        overheard + self.send_to_workers(index, ordered, outlet)
     }
 
     /// Sends it to every worker with subscribers of one entry, this one included. Returns the registered subscribers of
     /// all.
-    pub(crate) fn hand_out(
+    pub(crate) fn send_to_workers(
         &mut self,
         index: u32,
-        mut ordered: Ordered<'_>,
+        mut ordered: OrderedPublication<'_>,
         outlet: &mut impl Outlet,
     ) -> u32 {
         let channel = &self.channels[index];
-        let is_publication = ordered.event == Event::Published;
-        let handed = channel.subscribers_all();
-        for share in channel.shares.as_slice() {
+        let is_publication = ordered.event == FeedEvent::Published;
+        let handed = channel.total_subscribers();
+        for share in channel.remote_subscribers.as_slice() {
             let channel = channel.name.clone();
-            outlet.mail(
+            outlet.send_message(
                 share.worker,
-                Mail::Deliver {
+                HubMessage::Deliver {
                     channel,
-                    publication: ordered.keep(),
+                    publication: ordered.to_publication(),
                     previous: ordered.previous.clone(),
                 },
             );
         }
         self.fan_out(index, ordered, None, outlet);
         if is_publication {
-            self.handed += u64::from(handed);
+            self.receivers_total += u64::from(handed);
         }
         handed
     }
@@ -324,27 +327,27 @@ impl<E: Engine> Hub<E> {
     /// A publication has its place: gives its credit back if it came from another worker and still has it, and answers it
     /// unless that has to wait for the engine. What waits there has a bound of its own: with their credits those publications
     /// would hold up the lane for channels without history.
-    pub(crate) fn taken(
+    pub(crate) fn acknowledge(
         &self,
         origin: Origin,
         has_credit: bool,
-        published: Option<Published>,
+        published: Option<PublishOutcome>,
         outlet: &mut impl Outlet,
     ) {
         if let Some(published) = published {
-            self.reply(origin, Answer::Published(published), outlet);
+            self.reply(origin, HubReply::Published(published), outlet);
         }
         if has_credit && origin.from != self.me {
-            outlet.mail_done(origin.from, Class::Publish);
+            outlet.return_credit(origin.from, HubMessageClass::Publish);
         }
     }
 }
 
 /// Whether a publication goes out together with the one before it.
-pub(crate) fn wants_previous(differences: Differences, terms: Option<&PublishOptions>) -> bool {
+pub(crate) fn wants_previous(differences: DeltaMode, terms: Option<&PublishOptions>) -> bool {
     match differences {
-        Differences::Off => false,
-        Differences::Asked => terms.is_some_and(|terms| terms.has_difference),
-        Differences::Always => true,
+        DeltaMode::Off => false,
+        DeltaMode::OnRequest => terms.is_some_and(|terms| terms.use_delta),
+        DeltaMode::Always => true,
     }
 }

@@ -6,7 +6,7 @@ use crate::{Encodings, Payload, Publication, WorkerId};
 
 /// A publication and who gets it.
 #[derive(Debug)]
-pub(crate) struct Queued {
+pub(crate) struct QueuedPublication {
     pub(crate) publication: Publication,
     /// What was published before, if it goes out together with that. Mostly shared with what waits in front of it.
     pub(crate) previous: Option<Payload>,
@@ -14,11 +14,11 @@ pub(crate) struct Queued {
     pub(crate) encodings: Encodings,
     /// It goes to the subscribers at places below this one: those who were there when it came.
     /// Later ones are appended behind, so audiences never shrink along the queue.
-    pub(crate) audience: u32,
+    pub(crate) subscribers_below: u32,
     /// How many they were.
     pub(crate) receivers: u32,
     /// Whoever reads too slowly misses it.
-    pub(crate) slow_miss: bool,
+    pub(crate) drop_when_slow: bool,
     /// Whose credit goes back when it is done.
     pub(crate) from: Option<WorkerId>,
 }
@@ -26,8 +26,8 @@ pub(crate) struct Queued {
 /// The publications of a channel that wait, oldest first, and how far the sweep over the batch at
 /// their front has come.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
-    pub(crate) waiting: VecDeque<Queued>,
+pub(crate) struct SweepQueue {
+    pub(crate) waiting: VecDeque<QueuedPublication>,
     /// Subscribers that left since the queue was begun or last compacted.
     pub(crate) tombstones: usize,
     /// How many of `waiting` the current sweep takes along; 0 between sweeps.
@@ -38,7 +38,7 @@ pub(crate) struct Queue {
     pub(crate) next: usize,
 }
 
-impl Queue {
+impl SweepQueue {
     /// Begins a sweep over all that wait.
     pub(crate) fn begin(&mut self) {
         self.batch = self.waiting.len();
@@ -48,15 +48,15 @@ impl Queue {
 
     /// Corrects the audiences for a list whose tombstones are about to be taken out. Called
     /// between sweeps.
-    pub(crate) fn compact(&mut self, list: &mut crate::few::Few<u32>) {
+    pub(crate) fn compact(&mut self, list: &mut crate::small_list::SmallList<u32>) {
         let mut place = 0;
         let mut gone = 0;
         for queued in &mut self.waiting {
-            for slot in &list.as_slice()[place..queued.audience as usize] {
+            for slot in &list.as_slice()[place..queued.subscribers_below as usize] {
                 gone += u32::from(*slot == crate::subscription::NONE);
             }
-            place = queued.audience as usize;
-            queued.audience -= gone;
+            place = queued.subscribers_below as usize;
+            queued.subscribers_below -= gone;
         }
         list.retain(|slot| *slot != crate::subscription::NONE);
         self.tombstones = 0;

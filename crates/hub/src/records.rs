@@ -1,6 +1,6 @@
 //! The publications that a stream keeps, stored so that answers share them.
 //!
-//! The latest stand one by one. Older ones stand in blocks of [`BLOCK`], which an [`Excerpt`] refers to as a whole: an answer
+//! The latest stand one by one. Older ones stand in blocks of [`BLOCK_RECORDS`], which an [`Excerpt`] refers to as a whole: an answer
 //! with thousands of publications costs a few hundred references, however many clients ask for it. A block whose first
 //! publication is dropped is taken apart.
 
@@ -9,10 +9,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::{Info, Payload};
+use crate::{Payload, PublicationInfo};
 
 /// Publications of one block.
-pub(crate) const BLOCK: usize = 64;
+pub(crate) const BLOCK_RECORDS: usize = 64;
 
 /// What a publication costs beside its bytes: the record, and the count that shares the bytes.
 pub(crate) const RECORD_BYTES: usize = size_of::<Record>() + 40;
@@ -22,7 +22,7 @@ pub(crate) const RECORD_BYTES: usize = size_of::<Record>() + 40;
 pub(crate) struct Record {
     pub(crate) payload: Payload,
     pub(crate) at_ms: u64,
-    pub(crate) info: Option<Arc<Info>>,
+    pub(crate) info: Option<Arc<PublicationInfo>>,
 }
 
 impl Record {
@@ -34,20 +34,20 @@ impl Record {
 
 /// The bytes of blocks that streams have dropped and answers still refer to.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lent(Arc<AtomicUsize>);
+pub(crate) struct LentBytes(Arc<AtomicUsize>);
 
-impl Lent {
+impl LentBytes {
     pub(crate) fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// [`BLOCK`] publications in a row.
+/// [`BLOCK_RECORDS`] publications in a row.
 #[derive(Debug)]
 struct Block {
     records: Vec<Record>,
     /// Where its bytes count once its stream has dropped it.
-    lent: Lent,
+    lent: LentBytes,
     is_dropped: AtomicBool,
 }
 
@@ -83,7 +83,9 @@ struct Older {
 impl Records {
     pub(crate) fn len(&self) -> usize {
         let older = self.older.as_ref();
-        older.map_or(0, |older| older.first.len() + older.blocks.len() * BLOCK) + self.latest.len()
+        older.map_or(0, |older| {
+            older.first.len() + older.blocks.len() * BLOCK_RECORDS
+        }) + self.latest.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -105,9 +107,9 @@ impl Records {
         self.latest.back()
     }
 
-    pub(crate) fn push(&mut self, record: Record, lent: &Lent) {
-        if self.latest.len() == 2 * BLOCK {
-            let records = self.latest.drain(..BLOCK).collect();
+    pub(crate) fn push(&mut self, record: Record, lent: &LentBytes) {
+        if self.latest.len() == 2 * BLOCK_RECORDS {
+            let records = self.latest.drain(..BLOCK_RECORDS).collect();
             let block = Block {
                 records,
                 lent: lent.clone(),
@@ -120,7 +122,7 @@ impl Records {
         if self.latest.len() == self.latest.capacity() {
             let more = (self.latest.len() / 2).max(1);
             self.latest
-                .reserve_exact(more.min(2 * BLOCK - self.latest.len()));
+                .reserve_exact(more.min(2 * BLOCK_RECORDS - self.latest.len()));
         }
         self.latest.push_back(record);
     }
@@ -136,7 +138,7 @@ impl Records {
         if older.first.is_empty()
             && let Some(block) = older.blocks.pop_front()
         {
-            older.first = take_apart(block);
+            older.first = into_records(block);
         }
         let record = older.first.pop_front();
         if older.first.is_empty() && older.blocks.is_empty() {
@@ -149,7 +151,7 @@ impl Records {
     pub(crate) fn range(&self, places: Range<usize>) -> impl DoubleEndedIterator<Item = &Record> {
         let older = self.older.as_deref();
         let first_len = older.map_or(0, |older| older.first.len());
-        let blocks_len = older.map_or(0, |older| older.blocks.len() * BLOCK);
+        let blocks_len = older.map_or(0, |older| older.blocks.len() * BLOCK_RECORDS);
         let part = |from: usize, len: usize| {
             let [begin, end] = [places.start, places.end].map(|at| at.clamp(from, from + len));
             (begin - from, end - from)
@@ -160,11 +162,11 @@ impl Records {
             .flat_map(move |older| older.first.range(begin..end));
         let (begin, end) = part(first_len, blocks_len);
         let blocks = older.into_iter().flat_map(move |older| {
-            let numbers = begin / BLOCK..end.div_ceil(BLOCK);
+            let numbers = begin / BLOCK_RECORDS..end.div_ceil(BLOCK_RECORDS);
             let blocks = older.blocks.range(numbers.clone()).zip(numbers);
             blocks.flat_map(move |(block, number)| {
-                let at = number * BLOCK;
-                block.records[begin.saturating_sub(at)..BLOCK.min(end - at)].iter()
+                let at = number * BLOCK_RECORDS;
+                block.records[begin.saturating_sub(at)..BLOCK_RECORDS.min(end - at)].iter()
             })
         });
         // Of the latest alone the count is known, so a recovery is collected without growing.
@@ -176,8 +178,8 @@ impl Records {
     pub(crate) fn share(&self, places: Range<usize>) -> Excerpt {
         let begin = self.older.as_ref().map_or(0, |older| older.first.len());
         let blocks = self.older.as_ref().map_or(0, |older| older.blocks.len());
-        let whole_from = places.start.saturating_sub(begin).div_ceil(BLOCK);
-        let whole_to = (places.end.saturating_sub(begin) / BLOCK).min(blocks);
+        let whole_from = places.start.saturating_sub(begin).div_ceil(BLOCK_RECORDS);
+        let whole_to = (places.end.saturating_sub(begin) / BLOCK_RECORDS).min(blocks);
         let copy = |places: Range<usize>| self.range(places).cloned().collect();
         if whole_from >= whole_to {
             return Excerpt {
@@ -188,15 +190,15 @@ impl Records {
         let older = self.older.iter().flat_map(|older| &older.blocks);
         let whole = older.skip(whole_from).take(whole_to - whole_from);
         Excerpt {
-            first: copy(places.start..begin + whole_from * BLOCK),
+            first: copy(places.start..begin + whole_from * BLOCK_RECORDS),
             blocks: whole.cloned().collect(),
-            last: copy(begin + whole_to * BLOCK..places.end),
+            last: copy(begin + whole_to * BLOCK_RECORDS..places.end),
         }
     }
 }
 
 /// Its records, which are shared if an answer refers to the block.
-fn take_apart(block: Arc<Block>) -> VecDeque<Record> {
+fn into_records(block: Arc<Block>) -> VecDeque<Record> {
     match Arc::try_unwrap(block) {
         Ok(mut block) => std::mem::take(&mut block.records).into(),
         Err(block) => {
@@ -218,7 +220,7 @@ pub(crate) struct Excerpt {
 
 impl Excerpt {
     pub(crate) fn len(&self) -> usize {
-        self.first.len() + self.blocks.len() * BLOCK + self.last.len()
+        self.first.len() + self.blocks.len() * BLOCK_RECORDS + self.last.len()
     }
 
     pub(crate) fn get(&self, place: usize) -> Option<&Record> {
@@ -254,8 +256,10 @@ enum Part {
 fn find<T>(place: usize, first: usize, blocks: usize, get: impl FnOnce(Part) -> T) -> T {
     get(match place.checked_sub(first) {
         None => Part::First(place),
-        Some(place) if place < blocks * BLOCK => Part::Block(place / BLOCK, place % BLOCK),
-        Some(place) => Part::Last(place - blocks * BLOCK),
+        Some(place) if place < blocks * BLOCK_RECORDS => {
+            Part::Block(place / BLOCK_RECORDS, place % BLOCK_RECORDS)
+        }
+        Some(place) => Part::Last(place - blocks * BLOCK_RECORDS),
     })
 }
 
@@ -277,7 +281,7 @@ mod tests {
         }
     }
 
-    fn records(count: usize, lent: &Lent) -> Records {
+    fn records(count: usize, lent: &LentBytes) -> Records {
         let mut records = Records::default();
         (0..count).for_each(|number| records.push(record(number), lent));
         records
@@ -290,8 +294,15 @@ mod tests {
 
     #[test]
     fn every_range_has_its_records_however_many_were_dropped() {
-        let lent = Lent::default();
-        for count in [0, 1, BLOCK, 2 * BLOCK, 2 * BLOCK + 1, 5 * BLOCK + 7] {
+        let lent = LentBytes::default();
+        for count in [
+            0,
+            1,
+            BLOCK_RECORDS,
+            2 * BLOCK_RECORDS,
+            2 * BLOCK_RECORDS + 1,
+            5 * BLOCK_RECORDS + 7,
+        ] {
             let mut records = records(count, &lent);
             for dropped in 0..=count {
                 let left = count - dropped;
@@ -319,9 +330,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_leaves_little_room_behind() {
-        let lent = Lent::default();
-        for count in 1..=5 * BLOCK {
+    fn dropped_records_leave_little_spare_capacity() {
+        let lent = LentBytes::default();
+        for count in 1..=5 * BLOCK_RECORDS {
             let mut records = Records::default();
             for number in 0..count {
                 records.push(record(number), &lent);
@@ -330,7 +341,7 @@ mod tests {
                     records.older.is_some() || 2 * room <= 3 * len + 1,
                     "{room} for {len}"
                 );
-                assert!(room <= 2 * BLOCK);
+                assert!(room <= 2 * BLOCK_RECORDS);
             }
             while records.pop_front().is_some() {
                 let (len, room) = (records.latest.len(), records.latest.capacity());
@@ -342,34 +353,37 @@ mod tests {
 
     #[test]
     fn an_excerpt_refers_to_blocks_and_copies_less_than_one_at_either_end() {
-        let lent = Lent::default();
-        let records = records(20 * BLOCK, &lent);
-        let excerpt = records.share(1..20 * BLOCK - 1);
+        let lent = LentBytes::default();
+        let records = records(20 * BLOCK_RECORDS, &lent);
+        let excerpt = records.share(1..20 * BLOCK_RECORDS - 1);
         assert_eq!(excerpt.blocks.len(), 17);
-        assert_eq!(excerpt.first.len(), BLOCK - 1);
-        assert!(excerpt.last.len() < 2 * BLOCK);
+        assert_eq!(excerpt.first.len(), BLOCK_RECORDS - 1);
+        assert!(excerpt.last.len() < 2 * BLOCK_RECORDS);
         let older = records.older.as_ref().expect("it is long");
         assert!(Arc::ptr_eq(&excerpt.blocks[0], &older.blocks[1]));
     }
 
     #[test]
-    fn what_answers_keep_of_a_stream_that_has_dropped_it_is_counted() {
-        let lent = Lent::default();
-        let mut records = records(4 * BLOCK, &lent);
-        let block: usize = records.range(0..BLOCK).map(Record::bytes).sum();
-        let excerpts = [records.share(0..4 * BLOCK), records.share(0..2 * BLOCK)];
+    fn dropped_records_held_by_replies_are_counted() {
+        let lent = LentBytes::default();
+        let mut records = records(4 * BLOCK_RECORDS, &lent);
+        let block: usize = records.range(0..BLOCK_RECORDS).map(Record::bytes).sum();
+        let excerpts = [
+            records.share(0..4 * BLOCK_RECORDS),
+            records.share(0..2 * BLOCK_RECORDS),
+        ];
         assert_eq!(lent.bytes(), 0, "the stream has them, too");
         records.pop_front();
         assert_eq!(lent.bytes(), block);
-        (1..BLOCK).for_each(|_| drop(records.pop_front()));
+        (1..BLOCK_RECORDS).for_each(|_| drop(records.pop_front()));
         assert_eq!(lent.bytes(), block);
         records.pop_front();
         assert!(lent.bytes() > block);
-        let all: Vec<_> = (0..4 * BLOCK).collect();
+        let all: Vec<_> = (0..4 * BLOCK_RECORDS).collect();
         assert_eq!(numbers(&excerpts[0]), all, "it stays as it was");
         drop(excerpts);
         assert_eq!(lent.bytes(), 0);
-        (0..BLOCK).for_each(|_| drop(records.pop_front()));
+        (0..BLOCK_RECORDS).for_each(|_| drop(records.pop_front()));
         assert_eq!(lent.bytes(), 0, "nobody else has these");
     }
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::accounts::Publisher;
-use crate::namespace::Recovery;
-use crate::page::{Page, Query};
-use crate::records::{Lent, RECORD_BYTES, Record, Records};
+use crate::namespace::RecoveryMode;
+use crate::page::{HistoryPage, HistoryQuery};
+use crate::records::{LentBytes, RECORD_BYTES, Record, Records};
 use crate::{
-    Epoch, History, HistoryError, Info, Payload, Position, Publication, Restored, Since, Version,
+    Epoch, HistoryError, HistoryOptions, Payload, Position, Publication, PublicationInfo,
+    RestoredStream, Since, Version,
 };
 
 /// The most publications that somebody gets who comes back; who has missed more is told so.
@@ -15,7 +16,7 @@ pub const RECOVERED_MAX: usize = 300;
 
 /// So long a stream is kept to which nobody has ever published and nobody is subscribed: there is nothing to come back
 /// to, but for who lost his connection just now.
-pub(crate) const FRESH_MS: u64 = 60_000;
+pub(crate) const UNUSED_TTL_MS: u64 = 60_000;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -34,23 +35,23 @@ pub(crate) struct Stream {
 pub struct Recovered {
     /// Nothing is missing: with these he has all that there is. Where channels keep the latest publication only, he has
     /// that one.
-    pub is_whole: bool,
+    pub is_complete: bool,
     /// What he has missed, oldest first; none if something is missing.
     pub publications: Vec<Publication>,
     /// They are the latest, of which he may have some, and of what was before nothing is known.
-    pub are_latest: bool,
+    pub is_latest_only: bool,
     /// The offset of the predecessor of the first publication; 0 without publications.
-    pub before: u64,
+    pub predecessor: u64,
 }
 
 impl Recovered {
     /// Returns the offset of the predecessor of the publication at this index: offsets need not be dense, so it can't be
     /// calculated.
     #[must_use]
-    pub fn before(&self, index: usize) -> u64 {
+    pub fn predecessor_at(&self, index: usize) -> u64 {
         let previous = index.checked_sub(1);
         let previous = previous.and_then(|previous| self.publications.get(previous)?.position);
-        previous.map_or(self.before, |position| position.offset)
+        previous.map_or(self.predecessor, |position| position.offset)
     }
 }
 
@@ -66,8 +67,12 @@ impl Stream {
     }
 
     /// One that was, as far as its publications are whole; and how many bytes those take.
-    pub(crate) fn restored(restored: Restored, lent: &Lent, now_ms: u64) -> (Self, usize) {
-        let Restored {
+    pub(crate) fn restored(
+        restored: RestoredStream,
+        lent: &LentBytes,
+        now_ms: u64,
+    ) -> (Self, usize) {
+        let RestoredStream {
             epoch,
             top,
             version,
@@ -123,7 +128,7 @@ impl Stream {
     }
 
     /// Whether a state of this version is newer than what there is; from then on it is the latest.
-    pub(crate) fn take_version(&mut self, version: &Version) -> bool {
+    pub(crate) fn advance_version(&mut self, version: &Version) -> bool {
         match &mut self.version {
             Some(latest) if latest.epoch == version.epoch && latest.number >= version.number => {
                 false
@@ -142,8 +147,8 @@ impl Stream {
     /// Keeps a publication. Returns its position and how many bytes it takes more.
     pub(crate) fn append(
         &mut self,
-        (payload, info): (Payload, Option<Arc<Info>>),
-        lent: &Lent,
+        (payload, info): (Payload, Option<Arc<PublicationInfo>>),
+        lent: &LentBytes,
         now_ms: u64,
     ) -> (Position, usize) {
         self.top += 1;
@@ -159,7 +164,7 @@ impl Stream {
     }
 
     /// Lets go of what is beyond the limits. Returns how many bytes that were.
-    pub(crate) fn trim(&mut self, history: &History, now_ms: u64) -> usize {
+    pub(crate) fn trim(&mut self, history: &HistoryOptions, now_ms: u64) -> usize {
         let mut bytes = 0;
         while let Some(oldest) = self.records.front() {
             let is_late = now_ms.saturating_sub(oldest.at_ms) >= history.ttl_ms;
@@ -186,11 +191,11 @@ impl Stream {
     }
 
     /// Whether nobody would miss it who is not subscribed.
-    pub(crate) fn is_forgettable(&self, history: Option<&History>, now_ms: u64) -> bool {
+    pub(crate) fn is_expired(&self, history: Option<&HistoryOptions>, now_ms: u64) -> bool {
         let idle_ms = now_ms.saturating_sub(self.touched_ms);
         let kept_ms = match (history, self.top) {
             (None, _) => 0,
-            (Some(_), 0) => FRESH_MS,
+            (Some(_), 0) => UNUSED_TTL_MS,
             (Some(history), _) => history.position_ttl_ms,
         };
         self.records.is_empty() && idle_ms >= kept_ms
@@ -205,17 +210,17 @@ impl Stream {
     pub(crate) fn recover(
         &self,
         since: &[Since],
-        recovery: Recovery,
+        recovery: RecoveryMode,
         latest_max: usize,
     ) -> Recovered {
         let lost = Recovered::default();
         let Some(since) = since.iter().find(|since| self.is_of(since)) else {
             return match recovery {
-                Recovery::Missed => lost,
-                Recovery::Latest => self.latest(latest_max),
+                RecoveryMode::Missed => lost,
+                RecoveryMode::Latest => self.latest(latest_max),
             };
         };
-        if recovery == Recovery::Latest {
+        if recovery == RecoveryMode::Latest {
             let is_known = since.offset == self.top;
             let missed = match (is_known, latest_max) {
                 (true, _) => Some(0),
@@ -240,10 +245,10 @@ impl Stream {
     fn last(&self, missed: usize) -> Recovered {
         let count = self.records.len();
         Recovered {
-            is_whole: true,
-            before: self.before(count - missed..count),
+            is_complete: true,
+            predecessor: self.before(count - missed..count),
             publications: self.publications(count - missed..count).collect(),
-            are_latest: false,
+            is_latest_only: false,
         }
     }
 
@@ -259,7 +264,7 @@ impl Stream {
 
     /// Returns the publisher of most of the bytes that are kept, and by how many bytes it exceeds all others together; one
     /// of the publishers, where none has a majority.
-    pub(crate) fn majority(&self) -> (Publisher<'_>, usize) {
+    pub(crate) fn main_publisher(&self) -> (Publisher<'_>, usize) {
         let mut owner = None;
         let mut lead = 0_usize;
         for record in self.records.range(0..self.records.len()) {
@@ -281,10 +286,10 @@ impl Stream {
         let first = count.saturating_sub(latest_max);
         let publications: Vec<_> = self.publications(first..count).collect();
         Recovered {
-            is_whole: !publications.is_empty(),
-            before: self.before(first..count),
+            is_complete: !publications.is_empty(),
+            predecessor: self.before(first..count),
             publications,
-            are_latest: true,
+            is_latest_only: true,
         }
     }
 
@@ -298,7 +303,11 @@ impl Stream {
     ///
     /// # Errors
     /// [`HistoryError::Unrecoverable`], or [`HistoryError::TooMany`] for more than `answer_max` publications.
-    pub(crate) fn page(&self, query: &Query, answer_max: usize) -> Result<Page, HistoryError> {
+    pub(crate) fn page(
+        &self,
+        query: &HistoryQuery,
+        answer_max: usize,
+    ) -> Result<HistoryPage, HistoryError> {
         let count = self.records.len();
         let lowest = self.lowest();
         if query.since.is_some_and(|since| !self.is_of(&since)) {
@@ -326,8 +335,8 @@ impl Stream {
         }
         let records = self.records.range(places.clone());
         let fitting = match query.is_reverse {
-            false => fitting(records, query.bytes_max),
-            true => fitting(records.rev(), query.bytes_max),
+            false => count_within(records, query.bytes_max),
+            true => count_within(records.rev(), query.bytes_max),
         };
         match query.is_reverse {
             false => places.end = places.start + fitting,
@@ -335,7 +344,7 @@ impl Stream {
         }
         let lowest = lowest + places.start as u64;
         let excerpt = self.records.share(places);
-        Ok(Page::new(
+        Ok(HistoryPage::new(
             self.position(),
             excerpt,
             lowest,
@@ -365,7 +374,7 @@ fn publisher_of(record: &Record) -> Publisher<'_> {
 }
 
 /// How many of them have no more than so many bytes together; the first in any case.
-fn fitting<'a>(records: impl Iterator<Item = &'a Record>, bytes_max: usize) -> usize {
+fn count_within<'a>(records: impl Iterator<Item = &'a Record>, bytes_max: usize) -> usize {
     if bytes_max == usize::MAX {
         return records.count();
     }
@@ -385,11 +394,11 @@ mod tests {
     use super::*;
     use crate::PayloadKind;
 
-    const HISTORY: History = History {
+    const HISTORY: HistoryOptions = HistoryOptions {
         size: 5,
         ttl_ms: 1_000,
         position_ttl_ms: 10_000,
-        recovery: Recovery::Missed,
+        recovery: RecoveryMode::Missed,
         budget: crate::Budget::COMMON,
     };
 
@@ -405,7 +414,7 @@ mod tests {
                 kind: PayloadKind::Text,
                 bytes: Bytes::from(number.to_string()),
             };
-            let (position, _) = stream.append((payload, None), &Lent::default(), number * 100);
+            let (position, _) = stream.append((payload, None), &LentBytes::default(), number * 100);
             assert_eq!(position.offset, number);
             stream.trim(&HISTORY, number * 100);
         }
@@ -430,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_gets_all_or_is_told_so() {
+    fn recovery_is_complete_or_reported_incomplete() {
         let stream = stream(8);
         let foreign = Since {
             epoch: Some(Epoch::UNKNOWN),
@@ -451,35 +460,51 @@ mod tests {
             (&[foreign, since(7)], Some(&[8])),
         ];
         for (asked, expected) in rows {
-            let recovered = stream.recover(asked, Recovery::Missed, 1);
-            assert_eq!(recovered.is_whole, expected.is_some(), "{asked:?}");
+            let recovered = stream.recover(asked, RecoveryMode::Missed, 1);
+            assert_eq!(recovered.is_complete, expected.is_some(), "{asked:?}");
             let expected = expected.unwrap_or_default();
             assert_eq!(offsets(&recovered.publications), expected, "{asked:?}");
         }
     }
 
     #[test]
-    fn a_new_stream_and_an_empty_one_recover_those_who_missed_nothing() {
+    fn new_and_empty_streams_recover_up_to_date_subscribers() {
         let mut stream = Stream::new(epoch(), 0);
-        assert!(stream.recover(&[since(0)], Recovery::Missed, 1).is_whole);
-        assert!(!stream.recover(&[since(1)], Recovery::Missed, 1).is_whole);
-        let latest = stream.recover(&[since(0)], Recovery::Latest, 1);
+        assert!(
+            stream
+                .recover(&[since(0)], RecoveryMode::Missed, 1)
+                .is_complete
+        );
+        assert!(
+            !stream
+                .recover(&[since(1)], RecoveryMode::Missed, 1)
+                .is_complete
+        );
+        let latest = stream.recover(&[since(0)], RecoveryMode::Latest, 1);
         assert!(latest.publications.is_empty());
         stream = self::stream(3);
         stream.trim(&HISTORY, 5_000);
         assert!(!stream.has_records());
-        assert!(stream.recover(&[since(3)], Recovery::Missed, 1).is_whole);
-        assert!(!stream.recover(&[since(2)], Recovery::Missed, 1).is_whole);
-        let query = Query {
+        assert!(
+            stream
+                .recover(&[since(3)], RecoveryMode::Missed, 1)
+                .is_complete
+        );
+        assert!(
+            !stream
+                .recover(&[since(2)], RecoveryMode::Missed, 1)
+                .is_complete
+        );
+        let query = HistoryQuery {
             limit: 9,
-            ..Query::default()
+            ..HistoryQuery::default()
         };
         let page = stream.page(&query, usize::MAX);
         assert_eq!(page.expect("of this stream").position.offset, 3);
     }
 
     #[test]
-    fn where_the_latest_is_what_counts_it_is_what_comes() {
+    fn latest_mode_recovers_the_latest() {
         let stream = stream(8);
         let rows: [(&[Since], &[u64]); 4] = [
             (&[since(8)], &[]),
@@ -488,8 +513,8 @@ mod tests {
             (&[], &[8]),
         ];
         for (asked, expected) in rows {
-            let recovered = stream.recover(asked, Recovery::Latest, 1);
-            assert!(recovered.is_whole);
+            let recovered = stream.recover(asked, RecoveryMode::Latest, 1);
+            assert!(recovered.is_complete);
             assert_eq!(offsets(&recovered.publications), expected, "{asked:?}");
         }
     }
@@ -502,10 +527,14 @@ mod tests {
                 kind: PayloadKind::Text,
                 bytes: Bytes::new(),
             };
-            stream.append((payload, None), &Lent::default(), 0);
+            stream.append((payload, None), &LentBytes::default(), 0);
         }
-        assert!(!stream.recover(&[since(0)], Recovery::Missed, 1).is_whole);
-        let recovered = stream.recover(&[since(1)], Recovery::Missed, 1);
+        assert!(
+            !stream
+                .recover(&[since(0)], RecoveryMode::Missed, 1)
+                .is_complete
+        );
+        let recovered = stream.recover(&[since(1)], RecoveryMode::Missed, 1);
         assert_eq!(recovered.publications.len(), RECOVERED_MAX);
     }
 
@@ -528,23 +557,23 @@ mod tests {
             (Some(u64::MAX), usize::MAX, true, &[8, 7, 6, 5, 4]),
         ];
         for (offset, limit, is_reverse, expected) in rows {
-            let query = Query {
+            let query = HistoryQuery {
                 since: offset.map(since),
                 limit,
                 is_reverse,
-                ..Query::default()
+                ..HistoryQuery::default()
             };
             let page = stream.page(&query, 9).expect("of this stream");
             let publications: Vec<_> = page.iter().collect();
             assert_eq!(offsets(&publications), expected, "{query:?}");
             assert_eq!(page.position.offset, 8);
         }
-        let foreign = Query {
+        let foreign = HistoryQuery {
             since: Some(Since {
                 epoch: Some(Epoch::UNKNOWN),
                 offset: 5,
             }),
-            ..Query::default()
+            ..HistoryQuery::default()
         };
         let unrecoverable = Err(HistoryError::Unrecoverable);
         assert_eq!(stream.page(&foreign, 9), unrecoverable);
@@ -563,11 +592,11 @@ mod tests {
             (None, 0, false),
         ] {
             for is_reverse in [false, true] {
-                let query = Query {
+                let query = HistoryQuery {
                     since: offset.filter(|_| !is_reverse).map(since),
                     limit,
                     is_reverse,
-                    ..Query::default()
+                    ..HistoryQuery::default()
                 };
                 let is_refused = is_refused || is_reverse && limit == usize::MAX;
                 let page = stream.page(&query, 4);
@@ -586,9 +615,9 @@ mod tests {
                 kind: PayloadKind::Binary,
                 bytes: Bytes::from(vec![0; BYTES_MAX / 3]),
             };
-            stream.append((payload, None), &Lent::default(), 0);
+            stream.append((payload, None), &LentBytes::default(), 0);
         }
-        let query = |since: Option<u64>, is_reverse| Query {
+        let query = |since: Option<u64>, is_reverse| HistoryQuery {
             since: since.map(self::since),
             limit: usize::MAX,
             is_reverse,
@@ -605,13 +634,13 @@ mod tests {
             kind: PayloadKind::Binary,
             bytes: Bytes::from(vec![0; 2 * BYTES_MAX]),
         };
-        stream.append((large, None), &Lent::default(), 0);
+        stream.append((large, None), &LentBytes::default(), 0);
         let count = |query| {
             let page = stream.page(&query, usize::MAX);
             page.expect("of this stream").len()
         };
         assert_eq!(count(query(Some(4), false)), 1);
-        let all = Query {
+        let all = HistoryQuery {
             bytes_max: usize::MAX,
             ..query(None, true)
         };
@@ -634,7 +663,7 @@ mod tests {
             (1, "b", false),
             (6, "a", true),
         ] {
-            let taken = stream.take_version(&version(number, epoch));
+            let taken = stream.advance_version(&version(number, epoch));
             assert_eq!(taken, is_taken, "{number} {epoch}");
         }
     }
@@ -648,13 +677,13 @@ mod tests {
                 kind: PayloadKind::Text,
                 bytes: Bytes::from(vec![b'x'; number]),
             };
-            bytes += stream.append((payload, None), &Lent::default(), 0).1;
+            bytes += stream.append((payload, None), &LentBytes::default(), 0).1;
             bytes -= stream.trim(&HISTORY, 0);
         }
         bytes -= stream.drop_oldest();
         assert_eq!(bytes - stream.clear(), 0);
-        assert!(stream.is_forgettable(Some(&HISTORY), 10_000));
-        assert!(!stream.is_forgettable(Some(&HISTORY), 9_999));
-        assert!(stream.is_forgettable(None, 0));
+        assert!(stream.is_expired(Some(&HISTORY), 10_000));
+        assert!(!stream.is_expired(Some(&HISTORY), 9_999));
+        assert!(stream.is_expired(None, 0));
     }
 }

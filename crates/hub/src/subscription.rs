@@ -63,7 +63,7 @@ struct Session {
 
 /// What the hub knows of a session id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum SessionState {
     /// It can subscribe.
     Open,
     /// It can, once its forerunner on the same index, which never was closed, is closed.
@@ -96,18 +96,18 @@ impl Subscriptions {
         self.count
     }
 
-    pub(crate) fn standing(&self, session: ConnectionId) -> Standing {
+    pub(crate) fn session_state(&self, session: ConnectionId) -> SessionState {
         let Some(known) = self.sessions.get(session.index as usize) else {
-            return Standing::Open;
+            return SessionState::Open;
         };
         let ahead = session.generation.wrapping_sub(known.generation) as i32;
         match known.first {
-            NEVER => Standing::Open,
-            ENDED if ahead > 0 => Standing::Open,
-            ENDED => Standing::Stale,
-            _ if ahead == 0 => Standing::Open,
-            _ if ahead < 0 => Standing::Stale,
-            _ => Standing::Successor(ConnectionId {
+            NEVER => SessionState::Open,
+            ENDED if ahead > 0 => SessionState::Open,
+            ENDED => SessionState::Stale,
+            _ if ahead == 0 => SessionState::Open,
+            _ if ahead < 0 => SessionState::Stale,
+            _ => SessionState::Successor(ConnectionId {
                 generation: known.generation,
                 ..session
             }),
@@ -276,37 +276,40 @@ mod tests {
             generation,
         };
         let mut all = Subscriptions::new();
-        assert_eq!(all.standing(id(7)), Standing::Open);
+        assert_eq!(all.session_state(id(7)), SessionState::Open);
         let slot = all.insert(id(7), 0).slot;
         let rows = [
-            (id(7), Standing::Open),
-            (id(6), Standing::Stale),
-            (id(8), Standing::Successor(id(7))),
+            (id(7), SessionState::Open),
+            (id(6), SessionState::Stale),
+            (id(8), SessionState::Successor(id(7))),
         ];
         for (id, expected) in rows {
-            assert_eq!(all.standing(id), expected, "{id:?}");
+            assert_eq!(all.session_state(id), expected, "{id:?}");
         }
         all.remove(slot);
         all.end(id(6));
         assert_eq!(
-            all.standing(id(7)),
-            Standing::Open,
+            all.session_state(id(7)),
+            SessionState::Open,
             "a stale end ends nobody"
         );
         all.end(id(7));
-        assert_eq!(all.standing(id(7)), Standing::Stale);
-        assert_eq!(all.standing(id(8)), Standing::Open);
+        assert_eq!(all.session_state(id(7)), SessionState::Stale);
+        assert_eq!(all.session_state(id(8)), SessionState::Open);
         // Index 0 was never used though the table now reaches beyond it.
         assert_eq!(
-            all.standing(ConnectionId {
+            all.session_state(ConnectionId {
                 index: 0,
                 generation: 0
             }),
-            Standing::Open
+            SessionState::Open
         );
         // Generations wrap.
         let slot = all.insert(id(u32::MAX), 0).slot;
-        assert_eq!(all.standing(id(0)), Standing::Successor(id(u32::MAX)));
+        assert_eq!(
+            all.session_state(id(0)),
+            SessionState::Successor(id(u32::MAX))
+        );
         all.remove(slot);
     }
 

@@ -5,12 +5,12 @@
 //! in one write per connection.
 
 use crate::channel::Channel;
-use crate::payload::Ordered;
-use crate::queue::Queued;
+use crate::payload::OrderedPublication;
+use crate::queue::QueuedPublication;
 use crate::subscription::NONE;
 use crate::{
-    Class, ConnectionId, Delivery, Encodings, Engine, Hub, IMMEDIATE_MAX, Outlet, Payload,
-    Publication, WorkerId,
+    ConnectionId, Delivery, Encodings, Engine, Hub, HubMessageClass, IMMEDIATE_MAX, Outlet,
+    Payload, Publication, WorkerId,
 };
 
 /// After so many deliveries it is another channel's turn.
@@ -25,10 +25,10 @@ impl<E: Engine> Hub<E> {
     /// again next turn, without waiting. What is still stalled waits for credit and is no reason
     /// to hurry.
     pub fn sweep(&mut self, deliveries_max: usize, outlet: &mut impl Outlet) -> bool {
-        let has_more_to_tell = self.tell_announcements(outlet);
+        let has_more_to_tell = self.send_join_leaves(outlet);
         let mut left = deliveries_max;
         while left > 0
-            && let Some(index) = self.busy.pop_front()
+            && let Some(index) = self.queued_channels.pop_front()
         {
             let slice = left.min(SLICE_DELIVERIES_MAX);
             let (used, is_over) = sweep_slice(
@@ -39,17 +39,17 @@ impl<E: Engine> Hub<E> {
             );
             left -= used;
             if !is_over || self.end_sweep(index, outlet) {
-                self.busy.push_back(index);
+                self.queued_channels.push_back(index);
             }
         }
         // Queues have room again, and nobody would call for that.
         let ended_early = self.retry_stalled(outlet);
-        has_more_to_tell || ended_early || !self.busy.is_empty()
+        has_more_to_tell || ended_early || !self.queued_channels.is_empty()
     }
 
     /// Whether something was left for the next [`sweep`](Self::sweep) that needs nothing but to be called.
-    pub fn has_to_sweep(&self) -> bool {
-        !self.busy.is_empty() || self.announcements.has_new()
+    pub fn needs_sweep(&self) -> bool {
+        !self.queued_channels.is_empty() || self.join_leave_queue.may_progress()
     }
 
     /// Local: a publication of a home on another worker.
@@ -64,14 +64,14 @@ impl<E: Engine> Hub<E> {
         previous: Option<Payload>,
         outlet: &mut impl Outlet,
     ) {
-        let ordered = Ordered {
+        let ordered = OrderedPublication {
             previous,
             ..publication.into()
         };
         match self.find(channel) {
             Some(index) => self.fan_out(index, ordered, Some(from), outlet),
             // The last subscriber left; the home doesn't know yet.
-            None => outlet.mail_done(from, Class::Deliver),
+            None => outlet.return_credit(from, HubMessageClass::Deliver),
         }
     }
 
@@ -91,13 +91,14 @@ impl<E: Engine> Hub<E> {
     pub(crate) fn fan_out(
         &mut self,
         index: u32,
-        mut ordered: Ordered<'_>,
+        mut ordered: OrderedPublication<'_>,
         from: Option<WorkerId>,
         outlet: &mut impl Outlet,
     ) {
         let channel = &mut self.channels[index];
         // What has a place must not be missed, whatever this worker knows of the namespace by now.
-        let slow_miss = ordered.position.is_none() && self.namespaces.slow_miss(&channel.name);
+        let slow_miss =
+            ordered.position.is_none() && self.namespaces.drops_when_slow(&channel.name);
         if is_immediate(channel) {
             self.scratch.clear();
             let subscribers = channel.subscribers.as_slice();
@@ -111,33 +112,33 @@ impl<E: Engine> Hub<E> {
                 previous: ordered.previous.as_ref().map(Payload::borrow),
                 encodings: &mut self.scratch,
                 receivers: subscribers.len() as u32,
-                slow_miss,
+                drop_when_slow: slow_miss,
             };
             for slot in subscribers {
                 outlet.deliver(self.subscriptions.session(*slot), &mut delivery);
             }
             if let Some(from) = from {
-                outlet.mail_done(from, Class::Deliver);
+                outlet.return_credit(from, HubMessageClass::Deliver);
             }
             return;
         }
 
-        let publication = ordered.keep();
+        let publication = ordered.to_publication();
         self.queued += 1;
         self.queued_bytes += publication.payload.bytes.len();
-        let receivers = channel.subscribers_here() as u32;
+        let receivers = channel.local_subscribers() as u32;
         let audience = channel.subscribers.len() as u32;
         let queue = channel.queue.get_or_insert_with(|| {
-            self.busy.push_back(index);
+            self.queued_channels.push_back(index);
             self.spare_queues.pop().unwrap_or_default()
         });
-        queue.waiting.push_back(Queued {
+        queue.waiting.push_back(QueuedPublication {
             publication,
             previous: ordered.previous,
             encodings: Encodings::default(),
-            audience,
+            subscribers_below: audience,
             receivers,
-            slow_miss,
+            drop_when_slow: slow_miss,
             from,
         });
     }
@@ -150,11 +151,11 @@ impl<E: Engine> Hub<E> {
             self.queued -= 1;
             self.queued_bytes -= queued.publication.payload.bytes.len();
             if let Some(from) = queued.from {
-                outlet.mail_done(from, Class::Deliver);
+                outlet.return_credit(from, HubMessageClass::Deliver);
             }
         }
         queue.batch = 0;
-        self.announcements.look_again();
+        self.join_leave_queue.mark_unblocked();
 
         let is_empty = queue.waiting.is_empty();
         let is_sparse = queue.tombstones * 2 >= channel.subscribers.len();
@@ -195,7 +196,7 @@ fn sweep_slice(
         queue.begin();
     }
     let batch = queue.batch;
-    let end = queue.waiting[batch - 1].audience;
+    let end = queue.waiting[batch - 1].subscribers_below;
     let mut used = 0;
     while queue.cursor < end {
         let slot = channel.subscribers.as_slice()[queue.cursor as usize];
@@ -204,7 +205,7 @@ fn sweep_slice(
             while queue.next < batch {
                 let queued = &mut queue.waiting[queue.next];
                 // Those before it were ordered before this subscriber came.
-                if queue.cursor < queued.audience {
+                if queue.cursor < queued.subscribers_below {
                     if used == deliveries_max {
                         return (used, false);
                     }
@@ -219,7 +220,7 @@ fn sweep_slice(
                         previous: queued.previous.as_ref().map(Payload::borrow),
                         encodings: &mut queued.encodings,
                         receivers: queued.receivers,
-                        slow_miss: queued.slow_miss,
+                        drop_when_slow: queued.drop_when_slow,
                     };
                     outlet.deliver(session, &mut delivery);
                 }

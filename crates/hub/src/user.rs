@@ -7,24 +7,24 @@ use foldhash::quality::RandomState;
 
 use crate::subscription::NONE;
 use crate::{
-    Caller, ChannelName, ConnectionId, Engine, Hub, Instructed, Instruction, Mail, NameError,
-    Outcome, Outlet, Ticket, UserStatus,
+    Caller, ChannelName, CommandDispatch, ConnectionId, Engine, Hub, HubMessage, NameError, Outlet,
+    RequestOutcome, Ticket, UserCommand, UserStatus,
 };
 
 /// Of so many users who have gone it is known when, on each worker; then the longest gone are forgotten.
-const GONE_MAX: usize = 100_000;
+const LAST_SEEN_MAX: usize = 100_000;
 
 /// When users went who are not there, by the names of their channels.
 #[derive(Debug, Default)]
-pub(crate) struct Gone {
+pub(crate) struct LastSeen {
     /// The latest; half of all that there is room for.
     recent: HashMap<Arc<str>, u64, RandomState>,
     older: HashMap<Arc<str>, u64, RandomState>,
 }
 
-impl Gone {
+impl LastSeen {
     pub(crate) fn note(&mut self, channel: &Arc<str>, now_ms: u64) {
-        if self.recent.len() >= GONE_MAX / 2 {
+        if self.recent.len() >= LAST_SEEN_MAX / 2 {
             self.older = std::mem::take(&mut self.recent);
         }
         self.recent.insert(Arc::clone(channel), now_ms);
@@ -43,15 +43,15 @@ impl<E: Engine> Hub<E> {
         channels.find_map(|name| name.strip_prefix('#'))
     }
 
-    /// Has something done to all connections of a user, on all workers. The answer, or [`Outcome::Done`], says how many
+    /// Has something done to all connections of a user, on all workers. The answer, or [`RequestOutcome::Done`], says how many
     /// he has, and how often [`Answer::Settled`](crate::Answer::Settled) follows until all of them have carried it out.
-    pub fn instruct(
+    pub fn send_user_command(
         &mut self,
         from: Option<(ConnectionId, Ticket)>,
         user: &str,
-        instruction: Instruction,
+        instruction: UserCommand,
         outlet: &mut impl Outlet,
-    ) -> Result<Outcome<Instructed>, NameError> {
+    ) -> Result<RequestOutcome<CommandDispatch>, NameError> {
         let mut buffer = String::new();
         let name = ChannelName::of_user(user, &mut buffer)?;
         let instruction = Arc::new(instruction);
@@ -63,17 +63,17 @@ impl<E: Engine> Hub<E> {
                 session,
                 ticket,
             });
-            let instructed = self.pass_on(name.as_str(), &instruction, caller, outlet);
-            return Ok(Outcome::Done(instructed));
+            let instructed = self.broadcast_command(name.as_str(), &instruction, caller, outlet);
+            return Ok(RequestOutcome::Done(instructed));
         }
         let channel = self.channel_name(hash, name.as_str());
-        let mail = Mail::InstructAll {
+        let mail = HubMessage::CommandUser {
             channel,
             instruction,
             reply: from,
         };
-        outlet.mail(home, mail);
-        Ok(Outcome::Pending)
+        outlet.send_message(home, mail);
+        Ok(RequestOutcome::Pending)
     }
 
     /// The connections of a user that are this worker's, in no order.
@@ -84,44 +84,44 @@ impl<E: Engine> Hub<E> {
     }
 
     /// Home: tells all workers with subscribers.
-    pub(crate) fn pass_on(
+    pub(crate) fn broadcast_command(
         &mut self,
         channel: &str,
-        instruction: &Arc<Instruction>,
+        instruction: &Arc<UserCommand>,
         caller: Option<Caller>,
         outlet: &mut impl Outlet,
-    ) -> Instructed {
+    ) -> CommandDispatch {
         let Some(index) = self.find(channel) else {
-            return Instructed::default();
+            return CommandDispatch::default();
         };
         let channel = &self.channels[index];
         let mut workers = 0;
-        for share in channel.shares.as_slice() {
-            let mail = Mail::Instruct {
+        for share in channel.remote_subscribers.as_slice() {
+            let mail = HubMessage::Command {
                 channel: Arc::clone(&channel.name),
                 instruction: Arc::clone(instruction),
                 caller,
             };
-            outlet.mail(share.worker, mail);
+            outlet.send_message(share.worker, mail);
             workers += 1;
         }
-        let connections = channel.subscribers_all();
-        if channel.subscribers_here() > 0 {
+        let connections = channel.total_subscribers();
+        if channel.local_subscribers() > 0 {
             workers += 1;
             let name = Arc::clone(&channel.name);
-            self.begin_instruction(&name, instruction, caller, outlet);
+            self.execute_for_sessions(&name, instruction, caller, outlet);
         }
-        Instructed {
+        CommandDispatch {
             connections,
-            open: self.settlements(instruction, workers),
+            pending_acknowledgements: self.expected_acknowledgements(instruction, workers),
         }
     }
 
     /// Local: tells those that are here.
-    pub(crate) fn carry_out(
+    pub(crate) fn execute_locally(
         &self,
         channel: &str,
-        instruction: &Arc<Instruction>,
+        instruction: &Arc<UserCommand>,
         outlet: &mut impl Outlet,
     ) {
         let Some(index) = self.find(channel) else {
@@ -129,7 +129,7 @@ impl<E: Engine> Hub<E> {
         };
         for slot in self.channels[index].subscribers.as_slice() {
             if *slot != NONE {
-                outlet.instruct(self.subscriptions.session(*slot), instruction);
+                outlet.execute_command(self.subscriptions.session(*slot), instruction);
             }
         }
     }
@@ -137,10 +137,10 @@ impl<E: Engine> Hub<E> {
     /// Home: whether a user is there, by his channel.
     pub(crate) fn user_status(&self, channel: &str) -> UserStatus {
         let index = self.find(channel);
-        let connections = index.map_or(0, |index| self.channels[index].subscribers_all());
+        let connections = index.map_or(0, |index| self.channels[index].total_subscribers());
         UserStatus {
             connections,
-            last_seen_ms: self.gone.find(channel).filter(|_| connections == 0),
+            last_seen_ms: self.last_seen.find(channel).filter(|_| connections == 0),
         }
     }
 }
@@ -150,18 +150,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_who_went_last_are_known_longest() {
-        let mut gone = Gone::default();
+    fn the_last_to_leave_are_remembered_longest() {
+        let mut gone = LastSeen::default();
         let name = |number: usize| Arc::from(format!("#{number}"));
         let again = name(0);
-        for number in 0..GONE_MAX {
+        for number in 0..LAST_SEEN_MAX {
             gone.note(&name(number), number as u64);
             gone.note(&again, number as u64);
         }
-        let last = GONE_MAX as u64 - 1;
+        let last = LAST_SEEN_MAX as u64 - 1;
         assert_eq!(gone.find(&again), Some(last));
-        assert_eq!(gone.find(&name(GONE_MAX - 1)), Some(last));
+        assert_eq!(gone.find(&name(LAST_SEEN_MAX - 1)), Some(last));
         assert_eq!(gone.find(&name(1)), None);
-        assert!(gone.recent.len() + gone.older.len() <= GONE_MAX);
+        assert!(gone.recent.len() + gone.older.len() <= LAST_SEEN_MAX);
     }
 }

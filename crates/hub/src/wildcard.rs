@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use crate::namespace::namespace_of;
-use crate::payload::Ordered;
-use crate::{Audience, Engine, Event, Hub, Info, Outlet};
+use crate::payload::OrderedPublication;
+use crate::{Audience, Engine, FeedEvent, Hub, Outlet, PublicationInfo};
 
 /// The namespaces whose channels are heard together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Wildcards {
     }
 
     /// The channel by which all of this one's namespace are heard, which may be this one itself.
-    pub fn of(&self, channel: &str) -> Option<&str> {
+    pub fn channel_for(&self, channel: &str) -> Option<&str> {
         // What may fit a pattern belongs to no namespace of that kind, whether there is one or not.
         if self.0.is_empty() || channel.starts_with('/') {
             return None;
@@ -54,11 +54,11 @@ impl Wildcards {
 
 impl<E: Engine> Hub<E> {
     pub(crate) fn wildcard_of(&self, channel: &str) -> Option<&str> {
-        self.namespaces.wildcards().of(channel)
+        self.namespaces.wildcards().channel_for(channel)
     }
 
     /// Home: the entry of those who hear this channel among others, which is for everybody then.
-    pub(crate) fn overheard(&self, channel: &str) -> Option<u32> {
+    pub(crate) fn wildcard_entry(&self, channel: &str) -> Option<u32> {
         let wildcard = self.wildcard_of(channel)?;
         if wildcard == channel || !Audience::of(channel, &self.namespaces).is_everyone() {
             return None;
@@ -67,32 +67,32 @@ impl<E: Engine> Hub<E> {
     }
 
     /// Home: gives what was ordered in `index` to those who hear it among others. Returns how many they are.
-    pub(crate) fn feed_overheard(
+    pub(crate) fn feed_wildcard_subscribers(
         &mut self,
         index: u32,
-        ordered: &mut Ordered<'_>,
+        ordered: &mut OrderedPublication<'_>,
         outlet: &mut impl Outlet,
     ) -> u32 {
         let name = &self.channels[index].name;
-        let Some(wildcard) = self.overheard(name) else {
+        let Some(wildcard) = self.wildcard_entry(name) else {
             return 0;
         };
         let said = ordered.info.as_deref();
-        let info = Info {
+        let info = PublicationInfo {
             client: said.and_then(|info| info.client.clone()),
             tags: said.map(|info| info.tags.clone()).unwrap_or_default(),
             channel: Some(Arc::clone(name)),
         };
-        let passed_on = Ordered {
+        let passed_on = OrderedPublication {
             payload: ordered.payload.share(),
             position: None,
             at_ms: ordered.at_ms,
-            event: Event::Published,
+            event: FeedEvent::Published,
             info: Some(Arc::new(info)),
             // It is another channel's: whoever hears several has no one publication before.
             previous: None,
         };
-        self.hand_out(wildcard, passed_on, outlet)
+        self.send_to_workers(wildcard, passed_on, outlet)
     }
 }
 
@@ -114,9 +114,9 @@ mod tests {
             ("/users/ann", None),
             ("/news:1", None),
         ] {
-            assert_eq!(wildcards.of(channel), expected, "{channel}");
+            assert_eq!(wildcards.channel_for(channel), expected, "{channel}");
         }
         assert!(wildcards.has("") && !wildcards.has("chat"));
-        assert_eq!(Wildcards::default().of("news:1"), None);
+        assert_eq!(Wildcards::default().channel_for("news:1"), None);
     }
 }

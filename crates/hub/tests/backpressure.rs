@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{
-    Answer, Caller, Class, ClientInfo, ConnectionId, Delivery, Event, Hub, Instruction, Mail,
-    Namespace, Namespaces, NoCredit, Options, Outcome, Outlet, Payload, PayloadKind, PayloadRef,
-    SubscribeOptions, Ticket, WorkerId,
+    Caller, ClientInfo, ConnectionId, Delivery, FeedEvent, Hub, HubMessage, HubMessageClass,
+    HubReply, NamespaceOptions, Namespaces, NoCredit, Options, Outlet, Payload, PayloadKind,
+    PayloadRef, RequestOutcome, SubscribeOptions, Ticket, UserCommand, WorkerId,
 };
 
 use common::{name, session};
@@ -33,37 +33,37 @@ impl Desk {
 }
 
 impl Outlet for Desk {
-    fn mail(&mut self, to: WorkerId, mail: Mail) {
+    fn send_message(&mut self, to: WorkerId, mail: HubMessage) {
         let word = match mail {
-            Mail::Deliver { publication, .. } => {
+            HubMessage::Deliver { publication, .. } => {
                 self.credits[usize::from(to.0)] -= 1;
                 let text = String::from_utf8_lossy(&publication.payload.bytes);
                 format!("{text} to {}", to.0)
             }
-            Mail::Answer {
-                answer: Answer::Published(published),
+            HubMessage::Answer {
+                answer: HubReply::Published(published),
                 ..
-            } => format!("handed {}", published.handed.unwrap_or_default()),
+            } => format!("handed {}", published.receivers.unwrap_or_default()),
             _ => return,
         };
         self.out.borrow_mut().push(word);
     }
-    fn has_credit(&self, to: WorkerId, _: Class) -> bool {
+    fn has_credit(&self, to: WorkerId, _: HubMessageClass) -> bool {
         self.credits[usize::from(to.0)] > 0
     }
-    fn mail_done(&mut self, from: WorkerId, _: Class) {
+    fn return_credit(&mut self, from: WorkerId, _: HubMessageClass) {
         self.out.borrow_mut().push(format!("done {}", from.0));
     }
     fn deliver(&mut self, _: ConnectionId, delivery: &mut Delivery<'_>) {
         let text = match delivery.event {
-            Event::Published => String::from_utf8_lossy(delivery.payload.bytes).into_owned(),
+            FeedEvent::Published => String::from_utf8_lossy(delivery.payload.bytes).into_owned(),
             event => format!("{event:?} {}", delivery.channel),
         };
         self.out.borrow_mut().push(text);
     }
-    fn answer(&mut self, _: ConnectionId, _: Ticket, _: Answer) {}
-    fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
-    fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {}
+    fn send_reply(&mut self, _: ConnectionId, _: Ticket, _: HubReply) {}
+    fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {}
+    fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {}
 }
 
 /// Names of channels whose home is worker 0 of 4.
@@ -77,17 +77,17 @@ fn names(hub: &Hub) -> Vec<String> {
 fn subscribe_from(worker: WorkerId, channel: &str, home: &mut Hub, desk: &mut Desk) {
     struct Carry<'a>(&'a mut Hub, &'a mut Desk, WorkerId);
     impl Outlet for Carry<'_> {
-        fn mail(&mut self, _: WorkerId, mail: Mail) {
+        fn send_message(&mut self, _: WorkerId, mail: HubMessage) {
             self.0.receive(self.2, mail, self.1);
         }
-        fn has_credit(&self, _: WorkerId, _: Class) -> bool {
+        fn has_credit(&self, _: WorkerId, _: HubMessageClass) -> bool {
             true
         }
-        fn mail_done(&mut self, _: WorkerId, _: Class) {}
+        fn return_credit(&mut self, _: WorkerId, _: HubMessageClass) {}
         fn deliver(&mut self, _: ConnectionId, _: &mut Delivery<'_>) {}
-        fn answer(&mut self, _: ConnectionId, _: Ticket, _: Answer) {}
-        fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
-        fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {}
+        fn send_reply(&mut self, _: ConnectionId, _: Ticket, _: HubReply) {}
+        fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {}
+        fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {}
     }
     let mut there = Hub::new(worker, 4, 5, Options::default());
     let mut carry = Carry(home, desk, worker);
@@ -110,7 +110,7 @@ fn publish_from_source(text: &'static str, channel: &str, home: &mut Hub, desk: 
     let reply = Some((session(0), Ticket(0)));
     home.receive(
         SOURCE,
-        Mail::Publish {
+        HubMessage::Publish {
             channel: Arc::from(channel),
             payload,
             terms: None,
@@ -125,15 +125,17 @@ fn publish_here(
     channel: &str,
     home: &mut Hub,
     desk: &mut Desk,
-) -> Result<Outcome<u32>, NoCredit> {
+) -> Result<RequestOutcome<u32>, NoCredit> {
     let payload = PayloadRef {
         kind: PayloadKind::Text,
         bytes: text.as_bytes(),
     };
     let outcome = home.publish(None, name(channel), payload, None, desk)?;
     Ok(match outcome {
-        Outcome::Done(published) => Outcome::Done(published.handed.unwrap_or_default()),
-        Outcome::Pending => Outcome::Pending,
+        RequestOutcome::Done(published) => {
+            RequestOutcome::Done(published.receivers.unwrap_or_default())
+        }
+        RequestOutcome::Pending => RequestOutcome::Pending,
     })
 }
 
@@ -159,7 +161,7 @@ fn a_stalled_publication_keeps_its_place_and_its_lanes_but_no_others() {
         desk.take().is_empty(),
         "FAR can't be sent to; credits are kept"
     );
-    assert_eq!(home.counts().stalled, 2);
+    assert_eq!(home.gauges().stalled, 2);
     assert_eq!(
         publish_here("third", both, &mut home, &mut desk),
         Err(NoCredit)
@@ -171,7 +173,7 @@ fn a_stalled_publication_keeps_its_place_and_its_lanes_but_no_others() {
     );
     assert_eq!(
         publish_here("free", source, &mut home, &mut desk),
-        Ok(Outcome::Done(1))
+        Ok(RequestOutcome::Done(1))
     );
     assert_eq!(desk.take(), ["free to 3"]);
 
@@ -187,10 +189,10 @@ fn a_stalled_publication_keeps_its_place_and_its_lanes_but_no_others() {
         desk.take(),
         ["second to 1", "second to 2", "handed 2", "done 3"]
     );
-    assert_eq!(home.counts().stalled, 0);
+    assert_eq!(home.gauges().stalled, 0);
     assert_eq!(
         publish_here("honest", near, &mut home, &mut desk),
-        Ok(Outcome::Done(1))
+        Ok(RequestOutcome::Done(1))
     );
     assert_eq!(desk.take(), ["honest to 1"]);
 }
@@ -208,7 +210,7 @@ fn a_stalled_publication_is_not_overtaken_when_its_lanes_change() {
     subscribe_from(SOURCE, &name, &mut home, &mut desk);
     home.receive(
         FAR,
-        Mail::Unsubscribe {
+        HubMessage::Unsubscribe {
             client: None,
             registration: None,
             channel: Arc::from(&name[..]),
@@ -252,7 +254,7 @@ fn a_full_queue_refuses_and_a_sweep_makes_room() {
     for text in ["a", "b"] {
         assert_eq!(
             publish_here(text, &channel, &mut home, &mut desk),
-            Ok(Outcome::Done(20))
+            Ok(RequestOutcome::Done(20))
         );
     }
     assert_eq!(
@@ -260,9 +262,9 @@ fn a_full_queue_refuses_and_a_sweep_makes_room() {
         Err(NoCredit)
     );
     publish_from_source("d", &channel, &mut home, &mut desk);
-    assert_eq!((home.counts().queued, home.counts().stalled), (2, 1));
+    assert_eq!((home.gauges().queued, home.gauges().stalled), (2, 1));
     assert!(desk.take().is_empty());
-    assert!(home.has_to_sweep());
+    assert!(home.needs_sweep());
 
     assert!(home.sweep(39, &mut desk), "one delivery is left");
     assert_eq!(
@@ -274,7 +276,7 @@ fn a_full_queue_refuses_and_a_sweep_makes_room() {
     assert_eq!(desk.take(), ["b", "handed 20", "done 3"]);
     assert!(!home.sweep(100, &mut desk));
     assert_eq!(desk.take(), vec!["d"; 20]);
-    assert!(!home.has_to_sweep());
+    assert!(!home.needs_sweep());
 }
 
 #[test]
@@ -283,9 +285,9 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
     let mut desk = Desk::default();
     let mut home = Hub::new(HOME, 4, 5, Options::default());
     let mut namespaces = Namespaces::new();
-    let told = Namespace {
+    let told = NamespaceOptions {
         join_leave: true,
-        ..Namespace::default()
+        ..NamespaceOptions::default()
     };
     namespaces.insert("", told);
     home.set_history(Arc::new(namespaces), usize::MAX);
@@ -311,11 +313,11 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
         join(&mut home, &mut desk, index, blocked);
     }
     join(&mut home, &mut desk, MANY, free);
-    assert!(home.has_to_sweep(), "nobody has tried yet");
+    assert!(home.needs_sweep(), "nobody has tried yet");
     assert!(!home.sweep(100, &mut desk), "nothing can go on by itself");
     assert_eq!(desk.take(), [format!("Joined {free}")]);
-    assert!(home.has_to_tell());
-    assert!(!home.has_to_sweep(), "only credit helps");
+    assert!(home.has_pending_output());
+    assert!(!home.needs_sweep(), "only credit helps");
 
     // With credit those that waited are told too, each to the one far away and to those who are here.
     desk.credits[usize::from(FAR.0)] = usize::MAX;
@@ -328,5 +330,5 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
         told.iter().filter(|line| **line == near).count(),
         (MANY * MANY) as usize
     );
-    assert!(!home.has_to_tell());
+    assert!(!home.has_pending_output());
 }

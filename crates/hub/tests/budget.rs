@@ -6,30 +6,31 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{
-    Answer, Budget, Caller, Class, ClientInfo, ConnectionId, Delivery, Epoch, Event, History, Hub,
-    Info, Instruction, Mail, Namespace, Namespaces, Now, Options, Outcome, Outlet, Payload,
-    PayloadKind, PayloadRef, Position, Publication, PublishOptions, Query, Question, Recovery,
-    Restored, Since, SubscribeOptions, Ticket, WorkerId,
+    Budget, Caller, ChannelQuery, ClientInfo, ConnectionId, Delivery, Epoch, FeedEvent,
+    HistoryOptions, HistoryQuery, Hub, HubMessage, HubMessageClass, HubReply, NamespaceOptions,
+    Namespaces, Now, Options, Outlet, Payload, PayloadKind, PayloadRef, Position, Publication,
+    PublicationInfo, PublishOptions, RecoveryMode, RequestOutcome, RestoredStream, Since,
+    SubscribeOptions, Ticket, UserCommand, WorkerId,
 };
 
 use common::{name, session};
 
 /// Keeps the last answer.
 #[derive(Default)]
-struct Last(Option<Answer>);
+struct Last(Option<HubReply>);
 
 impl Outlet for Last {
-    fn mail(&mut self, _: WorkerId, _: Mail) {}
-    fn has_credit(&self, _: WorkerId, _: Class) -> bool {
+    fn send_message(&mut self, _: WorkerId, _: HubMessage) {}
+    fn has_credit(&self, _: WorkerId, _: HubMessageClass) -> bool {
         true
     }
-    fn mail_done(&mut self, _: WorkerId, _: Class) {}
+    fn return_credit(&mut self, _: WorkerId, _: HubMessageClass) {}
     fn deliver(&mut self, _: ConnectionId, _: &mut Delivery<'_>) {}
-    fn answer(&mut self, _: ConnectionId, _: Ticket, answer: Answer) {
+    fn send_reply(&mut self, _: ConnectionId, _: Ticket, answer: HubReply) {
         self.0 = Some(answer);
     }
-    fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
-    fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {}
+    fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {}
+    fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {}
 }
 
 fn remembering() -> Arc<Namespaces> {
@@ -41,16 +42,16 @@ fn namespaces(own: Option<usize>) -> Arc<Namespaces> {
     let mut namespaces = Namespaces::new();
     let own = own.map(|bytes| namespaces.add_budget("own", bytes));
     for (name, budget) in [("", None), ("own", own)] {
-        let history = Some(History {
+        let history = Some(HistoryOptions {
             size: 10_000,
             ttl_ms: 1_000_000,
             position_ttl_ms: 2_000_000,
-            recovery: Recovery::Missed,
+            recovery: RecoveryMode::Missed,
             budget: budget.unwrap_or(Budget::COMMON),
         });
-        let options = Namespace {
+        let options = NamespaceOptions {
             history,
-            ..Namespace::default()
+            ..NamespaceOptions::default()
         };
         namespaces.insert(name, options);
     }
@@ -69,19 +70,19 @@ fn publish(hub: &mut Hub, channel: &str, bytes: &[u8]) {
         bytes,
     };
     let outcome = hub.publish(None, name(channel), payload, None, &mut Last::default());
-    assert!(matches!(outcome, Ok(Outcome::Done(_))));
+    assert!(matches!(outcome, Ok(RequestOutcome::Done(_))));
 }
 
-fn info_of(user: &str) -> Arc<Info> {
+fn info_of(user: &str) -> Arc<PublicationInfo> {
     let client = ClientInfo {
         user: user.into(),
         client: "c".into(),
         conn_info: None,
         chan_info: None,
     };
-    Arc::new(Info {
+    Arc::new(PublicationInfo {
         client: Some(Arc::new(client)),
-        ..Info::default()
+        ..PublicationInfo::default()
     })
 }
 
@@ -97,7 +98,7 @@ fn publish_as(hub: &mut Hub, user: &str, channel: &str, bytes: &[u8]) {
     });
     let terms = Some(&terms);
     let outcome = hub.publish(None, name(channel), payload, terms, &mut Last::default());
-    assert!(matches!(outcome, Ok(Outcome::Done(_))));
+    assert!(matches!(outcome, Ok(RequestOutcome::Done(_))));
 }
 
 /// The position that is joined, and what was recovered, if anything had been known.
@@ -120,11 +121,11 @@ fn join(
         &mut last,
     );
     result.expect("there is room");
-    let Some(Answer::Subscribed(Some(joined))) = last.0 else {
+    let Some(HubReply::Subscribed(Some(joined))) = last.0 else {
         panic!("{:?}", last.0);
     };
     let recovered = joined.recovered;
-    let recovered = recovered.map(|one| (one.is_whole, one.publications.len()));
+    let recovered = recovered.map(|one| (one.is_complete, one.publications.len()));
     (joined.position.into(), recovered)
 }
 
@@ -156,18 +157,18 @@ fn no_budget_is_too_small_to_go_on() {
                 7 => drop(hub.unsubscribe(session(index), name(&channel), &mut Last::default())),
                 8 => {
                     let asker = (session(index), Ticket(0));
-                    let all = Query {
+                    let all = HistoryQuery {
                         limit: usize::MAX,
-                        ..Query::default()
+                        ..HistoryQuery::default()
                     };
-                    let asked = Question::History(all);
-                    hub.ask(asker, name(&channel), asked, &mut Last::default());
+                    let asked = ChannelQuery::History(all);
+                    hub.query(asker, name(&channel), asked, &mut Last::default());
                 }
-                _ => hub.look_after(),
+                _ => hub.maintain(),
             }
             // What those who are subscribed cost by themselves has no limit but theirs.
-            base = base.max(hub.counts().streams as usize * 300);
-            let bytes = hub.counts().history_bytes as usize;
+            base = base.max(hub.gauges().streams as usize * 300);
+            let bytes = hub.gauges().history_bytes as usize;
             assert!(bytes <= bytes_max + base, "{bytes} of {bytes_max}");
         }
     }
@@ -176,13 +177,13 @@ fn no_budget_is_too_small_to_go_on() {
 /// How many publications of a channel are kept.
 fn kept(hub: &mut Hub, channel: &str) -> usize {
     let asker = (session(0), Ticket(0));
-    let all = Query {
+    let all = HistoryQuery {
         limit: usize::MAX,
-        ..Query::default()
+        ..HistoryQuery::default()
     };
-    let asked = Question::History(all);
-    match hub.ask(asker, name(channel), asked, &mut Last::default()) {
-        Outcome::Done(Answer::History(Ok(page))) => page.len(),
+    let asked = ChannelQuery::History(all);
+    match hub.query(asker, name(channel), asked, &mut Last::default()) {
+        RequestOutcome::Done(HubReply::History(Ok(page))) => page.len(),
         other => panic!("{other:?}"),
     }
 }
@@ -231,7 +232,7 @@ fn a_budget_that_was_lowered_is_kept_to_within_a_pass() {
     scatter(&mut hub, 30_000);
     let bytes_max = 1 << 20;
     hub.set_history(remembering(), bytes_max);
-    (0..30).for_each(|_| hub.look_after());
+    (0..30).for_each(|_| hub.maintain());
     let (_, bytes, _) = hub.budgets().next().expect("the common one");
     assert!(bytes <= bytes_max, "{bytes}");
 }
@@ -245,7 +246,7 @@ fn budgets_of_namespaces_are_kept_apart_and_changed_while_running() {
             publish(hub, &channel, &[0; 1_000]);
         }
     };
-    let pass = |hub: &mut Hub| (0..30).for_each(|_| hub.look_after());
+    let pass = |hub: &mut Hub| (0..30).for_each(|_| hub.maintain());
     (0..100).for_each(|_| publish(&mut hub, "own:1", &[0; 1_000]));
     hub.set_history(namespaces(Some(1 << 18)), 1 << 20);
     pass(&mut hub);
@@ -266,12 +267,12 @@ fn budgets_of_namespaces_are_kept_apart_and_changed_while_running() {
     let (_, bytes, bytes_max) = of_own.expect("it has one");
     assert!(bytes <= bytes_max && bytes > bytes_max / 2, "{bytes}");
     // Of one that is gone the channels share with the others, and nothing is lost for that.
-    let (held, evicted) = (hub.counts().history_bytes, hub.evicted_total());
+    let (held, evicted) = (hub.gauges().history_bytes, hub.evicted_total());
     hub.set_history(remembering(), 1 << 20);
     pass(&mut hub);
     assert_eq!(hub.budgets().count(), 1);
     assert_eq!(hub.evicted_total(), evicted);
-    assert!(hub.counts().history_bytes <= held);
+    assert!(hub.gauges().history_bytes <= held);
     (0..10).for_each(|_| flood(&mut hub, ""));
     let more = (0..100)
         .map(|number| kept(&mut hub, &format!("junk-{number}")))
@@ -282,7 +283,7 @@ fn budgets_of_namespaces_are_kept_apart_and_changed_while_running() {
 }
 
 #[test]
-fn who_takes_what_is_known_after_a_start_from_a_log() {
+fn accounts_are_restored_from_a_log() {
     const EACH: u64 = 20;
     let restored = |channel: &str, user: &str| {
         let epoch = Epoch::from_bits(1);
@@ -293,10 +294,10 @@ fn who_takes_what_is_known_after_a_start_from_a_log() {
             },
             position: Some(Position { epoch, offset }),
             at_ms: 0,
-            event: Event::Published,
+            event: FeedEvent::Published,
             info: Some(info_of(user)),
         };
-        Restored {
+        RestoredStream {
             channel: channel.into(),
             epoch,
             top: EACH,
@@ -306,7 +307,7 @@ fn who_takes_what_is_known_after_a_start_from_a_log() {
     };
     let mut hub = Hub::new(WorkerId(0), 1, 7, Options::default());
     hub.set_history(namespaces(Some(100_000)), 300_000);
-    hub.keep_log();
+    hub.enable_log();
     assert_eq!(hub.restore(restored("dialog", "ann")), Ok(true));
     assert_eq!(hub.restore(restored("own:1", "ann")), Ok(true));
     for number in 0..50 {
@@ -334,7 +335,7 @@ fn subscriptions_cost_no_publication() {
         let channel = format!("silent-{index}");
         join(&mut hub, index, &channel, None);
         if index % 100 == 0 {
-            hub.look_after();
+            hub.maintain();
         }
     }
     // Those that nobody is subscribed to any more count no less.
@@ -345,7 +346,7 @@ fn subscriptions_cost_no_publication() {
     for number in 0..10_240 {
         kept(&mut hub, &format!("asked-{number}"));
     }
-    hub.look_after();
+    hub.maintain();
     let left: usize = (0..200)
         .map(|number| kept(&mut hub, &format!("kept-{number}")))
         .sum();
@@ -356,10 +357,10 @@ fn subscriptions_cost_no_publication() {
 fn silent_channels_without_subscribers_have_a_bound_of_their_own() {
     let mut hub = hub(1 << 20);
     publish(&mut hub, "kept", &[0; 1_000]);
-    let held = hub.counts().history_bytes;
+    let held = hub.gauges().history_bytes;
     for number in 0..20_000 {
         kept(&mut hub, &format!("asked-{number}"));
-        let silent = hub.counts().history_bytes - held;
+        let silent = hub.gauges().history_bytes - held;
         assert!(silent <= (1 << 18) + 400, "{silent} after {number}");
     }
     assert_eq!(kept(&mut hub, "kept"), 1);
@@ -373,16 +374,16 @@ fn silent_channels_without_subscribers_have_a_bound_of_their_own() {
 }
 
 #[test]
-fn silent_channels_that_are_in_use_keep_nobody_from_giving() {
+fn empty_channels_in_use_do_not_block_eviction() {
     let mut hub = hub(1 << 20);
     for index in 0..5_000 {
         join(&mut hub, index, &format!("silent-{index}"), None);
     }
-    let base = hub.counts().history_bytes;
+    let base = hub.gauges().history_bytes;
     for number in 0..20_000 {
         publish(&mut hub, &format!("loud-{}", number % 50), &[0; 1_000]);
     }
-    let bytes = hub.counts().history_bytes;
+    let bytes = hub.gauges().history_bytes;
     let most = base + (1 << 20);
     assert!(bytes <= most, "{bytes}, {base} before");
     assert!(hub.evicted_total() > 0);

@@ -63,7 +63,7 @@ fn every_subscriber_gets_the_order_of_its_home() {
 /// With logs that take their time, and processes that crash and begin again with another number of workers. Of what
 /// was handed over to a log, the crash leaves as much as it likes.
 #[test]
-fn what_was_fed_or_answered_survives_a_crash() {
+fn delivered_and_acknowledged_publications_survive_a_crash() {
     run_all(true);
 }
 

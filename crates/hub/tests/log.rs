@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{
-    Answer, Append, Caller, ChannelName, Class, ClientInfo, ConnectionId, Delivery, Epoch, Event,
-    History, Hub, Instruction, Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome,
-    Outlet, Payload, PayloadKind, PayloadRef, Position, Publication, PublishOptions, Published,
-    Query, Question, Recovery, Restored, SubscribeOptions, Ticket, Version, WorkerId,
+    Caller, ChannelName, ChannelQuery, ClientInfo, ConnectionId, Delivery, Epoch, FeedEvent,
+    HistoryOptions, HistoryQuery, Hub, HubMessage, HubMessageClass, HubReply, LogRecord,
+    NamespaceOptions, Namespaces, NoCredit, Now, Options, Outlet, Payload, PayloadKind, PayloadRef,
+    Position, Publication, PublishOptions, PublishOutcome, RecoveryMode, RequestOutcome,
+    RestoredStream, SubscribeOptions, Ticket, UserCommand, Version, WorkerId,
 };
 
 /// What came out, as words.
@@ -21,41 +22,41 @@ impl Desk {
 }
 
 impl Outlet for Desk {
-    fn mail(&mut self, _: WorkerId, mail: Mail) {
+    fn send_message(&mut self, _: WorkerId, mail: HubMessage) {
         panic!("there is one worker: {mail:?}");
     }
-    fn has_credit(&self, _: WorkerId, _: Class) -> bool {
+    fn has_credit(&self, _: WorkerId, _: HubMessageClass) -> bool {
         true
     }
-    fn mail_done(&mut self, _: WorkerId, _: Class) {}
+    fn return_credit(&mut self, _: WorkerId, _: HubMessageClass) {}
     fn deliver(&mut self, _: ConnectionId, delivery: &mut Delivery<'_>) {
-        if delivery.event != Event::Published {
+        if delivery.event != FeedEvent::Published {
             return self.0.push(format!("{:?}", delivery.event));
         }
         let text = String::from_utf8_lossy(delivery.payload.bytes);
         let offset = delivery.position.map(|position| position.offset);
         self.0.push(format!("{text}@{}", offset.unwrap_or(0)));
     }
-    fn answer(&mut self, _: ConnectionId, ticket: Ticket, answer: Answer) {
+    fn send_reply(&mut self, _: ConnectionId, ticket: Ticket, answer: HubReply) {
         self.0.push(match answer {
-            Answer::Published(Published {
-                handed: Some(handed),
+            HubReply::Published(PublishOutcome {
+                receivers: Some(handed),
                 position,
                 ..
             }) => {
                 let offset = position.map_or(0, |position| position.offset);
                 format!("{}: to {handed} at {offset}", ticket.0)
             }
-            Answer::Subscribed(joined) => {
+            HubReply::Subscribed(joined) => {
                 let joined = joined.expect("it remembers");
                 format!("joined at {}", joined.position.offset)
             }
-            Answer::HistoryRemoved(removed) => format!("{}: removed {removed:?}", ticket.0),
+            HubReply::HistoryRemoved(removed) => format!("{}: removed {removed:?}", ticket.0),
             _ => unreachable!("nobody asks"),
         });
     }
-    fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
-    fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {}
+    fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {}
+    fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {}
 }
 
 struct World {
@@ -72,17 +73,17 @@ const ANN: ConnectionId = ConnectionId {
 
 fn namespaces(size: u32) -> Arc<Namespaces> {
     let mut namespaces = Namespaces::new();
-    let history = History {
+    let history = HistoryOptions {
         size,
         ttl_ms: 60_000,
         position_ttl_ms: 60_000,
-        recovery: Recovery::Missed,
+        recovery: RecoveryMode::Missed,
         budget: veche_hub::Budget::COMMON,
     };
-    let namespace = Namespace {
+    let namespace = NamespaceOptions {
         history: Some(history),
         join_leave: true,
-        ..Namespace::default()
+        ..NamespaceOptions::default()
     };
     namespaces.insert("chat", namespace);
     Arc::new(namespaces)
@@ -95,7 +96,7 @@ fn channel() -> ChannelName<'static> {
 impl World {
     fn new() -> Self {
         let mut hub = Hub::new(WorkerId(0), 1, 1, Options::default());
-        hub.keep_log();
+        hub.enable_log();
         hub.set_history(namespaces(3), usize::MAX);
         hub.set_now(Now {
             mono_ms: 1,
@@ -134,9 +135,9 @@ impl World {
         let outcome = self
             .hub
             .publish(from, channel(), payload, terms.as_ref(), &mut self.desk)?;
-        if let Outcome::Done(published) = outcome {
+        if let RequestOutcome::Done(published) = outcome {
             self.desk
-                .answer(ANN, Ticket(ticket), Answer::Published(published));
+                .send_reply(ANN, Ticket(ticket), HubReply::Published(published));
         }
         Ok(())
     }
@@ -147,31 +148,31 @@ impl World {
         };
         self.batch = batch.number;
         let word = |append| match append {
-            Append::Opened { .. } => "opened".to_owned(),
-            Append::Published { publication, .. } => {
+            LogRecord::Opened { .. } => "opened".to_owned(),
+            LogRecord::Published { publication, .. } => {
                 let offset = publication.position.expect("it is kept").offset;
                 format!("published {offset}")
             }
-            Append::Trimmed { below, .. } => format!("below {below}"),
-            Append::Dropped { .. } => "dropped".to_owned(),
+            LogRecord::Trimmed { below, .. } => format!("below {below}"),
+            LogRecord::Dropped { .. } => "dropped".to_owned(),
         };
-        batch.appends.into_iter().map(word).collect()
+        batch.records.into_iter().map(word).collect()
     }
 
     fn durable(&mut self) -> Vec<String> {
-        self.hub.durable(self.batch, &mut self.desk);
+        self.hub.batch_durable(self.batch, &mut self.desk);
         self.desk.take()
     }
 
     fn offsets(&mut self) -> Vec<u64> {
-        let query = Query {
+        let query = HistoryQuery {
             limit: 99,
-            ..Query::default()
+            ..HistoryQuery::default()
         };
         let from = (ANN, Ticket(0));
-        let question = Question::History(query);
-        let outcome = self.hub.ask(from, channel(), question, &mut self.desk);
-        let Outcome::Done(Answer::History(Ok(page))) = outcome else {
+        let question = ChannelQuery::History(query);
+        let outcome = self.hub.query(from, channel(), question, &mut self.desk);
+        let RequestOutcome::Done(HubReply::History(Ok(page))) = outcome else {
             panic!("{outcome:?}");
         };
         let offsets = page.iter().map(|one| one.position);
@@ -202,13 +203,13 @@ fn keyed(key: &str) -> Option<PublishOptions> {
 
 fn passing() -> Option<PublishOptions> {
     Some(PublishOptions {
-        is_passing: true,
+        skip_history: true,
         ..PublishOptions::default()
     })
 }
 
 #[test]
-fn nobody_hears_of_what_is_not_durable() {
+fn nothing_is_delivered_before_it_is_durable() {
     let mut world = World::new();
     world.subscribe(2);
     assert_eq!(world.desk.take(), ["joined at 0"]);
@@ -224,17 +225,17 @@ fn nobody_hears_of_what_is_not_durable() {
     let fed = ["a@1", "a@1", "1: to 2 at 1", "b@2", "b@2", "2: to 2 at 2"];
     assert_eq!(world.durable(), fed);
     assert_eq!(world.offsets(), [1, 2]);
-    assert_eq!(world.hub.counts().pending, 1);
+    assert_eq!(world.hub.gauges().pending, 1);
     world.subscribe(4);
     assert_eq!(world.desk.take(), ["joined at 2"]);
     assert_eq!(world.take(), ["published 3"]);
     let fed = ["c@3", "c@3", "c@3", "3: to 3 at 3"];
     assert_eq!(world.durable(), fed);
-    assert_eq!(world.hub.counts().pending, 0);
+    assert_eq!(world.hub.gauges().pending, 0);
 }
 
 #[test]
-fn what_is_not_kept_keeps_its_place_and_waits_for_nothing_else() {
+fn unstored_publications_keep_their_order_and_wait_only_for_earlier_ones() {
     let mut world = World::new();
     world.subscribe(2);
     world.publish(1, "now", passing()).expect("room");
@@ -265,7 +266,7 @@ fn what_is_not_kept_keeps_its_place_and_waits_for_nothing_else() {
 }
 
 #[test]
-fn who_joins_and_leaves_is_told_behind_what_was_published_before() {
+fn joins_and_leaves_follow_earlier_publications() {
     let mut world = World::new();
     world.subscribe(2);
     world.desk.take();
@@ -310,9 +311,9 @@ fn a_removal_is_answered_when_the_log_has_it() {
     assert_eq!(world.durable(), ["1: to 0 at 1"]);
     world.publish(2, "b", None).expect("room");
     let from = (ANN, Ticket(3));
-    let question = Question::RemoveHistory;
-    let outcome = world.hub.ask(from, channel(), question, &mut world.desk);
-    assert_eq!(outcome, Outcome::Pending);
+    let question = ChannelQuery::RemoveHistory;
+    let outcome = world.hub.query(from, channel(), question, &mut world.desk);
+    assert_eq!(outcome, RequestOutcome::Pending);
     world.publish(4, "c", None).expect("room");
     // The batch that the answer waits for removes what was ordered before, also what is not fed yet.
     let appends = ["published 2", "below 3", "published 3", "below 2"];
@@ -340,11 +341,11 @@ fn a_clock_that_is_ahead_at_a_start_has_nothing_forgotten() {
         },
         position: Some(Position { epoch, offset }),
         at_ms: 900,
-        event: Event::Published,
+        event: FeedEvent::Published,
         info: None,
     });
     for (name, publications) in [("chat:1", publications.to_vec()), ("chat:2", Vec::new())] {
-        let restored = Restored {
+        let restored = RestoredStream {
             channel: name.into(),
             epoch,
             top: 2,
@@ -354,7 +355,7 @@ fn a_clock_that_is_ahead_at_a_start_has_nothing_forgotten() {
         assert_eq!(world.hub.restore(restored), Ok(true));
     }
     let looks = |world: &mut World| {
-        world.hub.look_after();
+        world.hub.maintain();
         (world.offsets(), world.hub.take_batch(true))
     };
     assert_eq!(looks(&mut world), (vec![1, 2], None));
@@ -368,14 +369,14 @@ fn a_clock_that_is_ahead_at_a_start_has_nothing_forgotten() {
     at(&mut world.hub, 600_002, 60_900);
     let (offsets, batch) = looks(&mut world);
     assert_eq!(offsets, []);
-    let dropped = Append::Dropped {
+    let dropped = LogRecord::Dropped {
         channel: "chat:1".into(),
     };
-    assert_eq!(batch.expect("a change").appends[0], dropped);
+    assert_eq!(batch.expect("a change").records[0], dropped);
 }
 
 #[test]
-fn what_nobody_waits_for_goes_with_the_next_batch() {
+fn changes_without_waiters_ride_along_with_the_next_batch() {
     let mut world = World::new();
     for ticket in 1..=5 {
         world.publish(ticket, "a", None).expect("room");
@@ -391,7 +392,7 @@ fn what_nobody_waits_for_goes_with_the_next_batch() {
     world.durable();
     assert!(world.hub.has_changes());
     let batch = world.hub.take_batch(true).expect("it is asked for");
-    assert_eq!(batch.appends.len(), 1);
+    assert_eq!(batch.records.len(), 1);
     assert_eq!(world.hub.take_batch(true), None);
 }
 
@@ -420,14 +421,14 @@ fn a_log_that_is_slow_pauses_publishers() {
     let taken = world
         .hub
         .publish(None, other, payload, terms.as_ref(), &mut world.desk);
-    assert_eq!(taken, Ok(Outcome::Done(Published::default())));
+    assert_eq!(taken, Ok(RequestOutcome::Done(PublishOutcome::default())));
     world.take();
     assert_eq!(world.durable().len(), count as usize);
     assert_eq!(world.publish(99, "x", None), Ok(()));
 }
 
 #[test]
-fn a_channel_that_is_to_forget_feeds_what_waits_first() {
+fn removing_history_delivers_pending_publications_first() {
     let mut world = World::new();
     world.subscribe(2);
     world.publish(1, "a", None).expect("room");
@@ -439,11 +440,11 @@ fn a_channel_that_is_to_forget_feeds_what_waits_first() {
     world.publish(2, "b", None).expect("room");
     assert_eq!(world.desk.take(), ["b@0", "2: to 1 at 0"]);
     let batch = world.hub.take_batch(true).expect("it was dropped");
-    assert!(matches!(batch.appends[..], [Append::Dropped { .. }]));
+    assert!(matches!(batch.records[..], [LogRecord::Dropped { .. }]));
 }
 
 #[test]
-fn what_is_restored_goes_on_where_it_was() {
+fn restored_streams_continue_at_their_position() {
     let mut world = World::new();
     for (ticket, version) in [(1, 7), (2, 8), (3, 9)] {
         world
@@ -453,8 +454,8 @@ fn what_is_restored_goes_on_where_it_was() {
     let batch = world.hub.take_batch(true).expect("some");
     let mut publications = Vec::new();
     let mut latest = None;
-    for append in batch.appends {
-        if let Append::Published {
+    for append in batch.records {
+        if let LogRecord::Published {
             publication,
             version,
             ..
@@ -465,7 +466,7 @@ fn what_is_restored_goes_on_where_it_was() {
         }
     }
     let epoch = publications[0].position.expect("kept").epoch;
-    let restored = Restored {
+    let restored = RestoredStream {
         channel: "chat:1".into(),
         epoch,
         top: 3,
@@ -491,7 +492,7 @@ fn what_is_restored_goes_on_where_it_was() {
     world.hub.set_history(Arc::default(), usize::MAX);
     assert_eq!(world.hub.restore(restored.clone()), Ok(false));
     let batch = world.hub.take_batch(true).expect("it was dropped");
-    assert!(matches!(batch.appends[..], [Append::Dropped { .. }]));
+    assert!(matches!(batch.records[..], [LogRecord::Dropped { .. }]));
     // There is a budget for what is restored, too.
     let mut world = World::new();
     world.hub.set_history(namespaces(3), 1_000_000);
@@ -507,6 +508,6 @@ fn what_is_restored_goes_on_where_it_was() {
         }
         assert_eq!(world.hub.restore(large), Ok(true));
     }
-    assert!(world.hub.counts().history_bytes <= 1_000_000);
+    assert!(world.hub.gauges().history_bytes <= 1_000_000);
     assert!(world.hub.has_changes(), "the log hears of it");
 }

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Caller, Class, ClientInfo, ConnectionId, Delivery, Event, Hub, Instruction, Mail,
-    Namespace, Namespaces, Now, Options, Outcome, Outlet, PresenceError, PresenceStats, Question,
-    SubscribeOptions, Ticket, WorkerId,
+    Caller, ChannelQuery, ClientInfo, ConnectionId, Delivery, FeedEvent, Hub, HubMessage,
+    HubMessageClass, HubReply, NamespaceOptions, Namespaces, Now, Options, Outlet, PresenceError,
+    PresenceStats, RequestOutcome, SubscribeOptions, Ticket, UserCommand, WorkerId,
 };
 
 use common::{name, session};
@@ -24,11 +24,11 @@ const SESSIONS: u32 = 7;
 fn namespaces() -> Arc<Namespaces> {
     let mut namespaces = Namespaces::new();
     for (name, leave_delay_ms) in [("room", 0), ("hall", DELAY_MS)] {
-        let options = Namespace {
+        let options = NamespaceOptions {
             presence: true,
             join_leave: true,
             leave_delay_ms,
-            ..Namespace::default()
+            ..NamespaceOptions::default()
         };
         namespaces.insert(name, options);
     }
@@ -45,11 +45,11 @@ struct Seen {
 /// All that is not a hub.
 #[derive(Default)]
 struct Wires {
-    lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<Mail>>,
+    lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<HubMessage>>,
     taken: BTreeMap<(WorkerId, WorkerId), usize>,
     /// By worker and channel.
     seen: BTreeMap<(WorkerId, String), Seen>,
-    answers: Vec<(ConnectionId, Ticket, Answer)>,
+    answers: Vec<(ConnectionId, Ticket, HubReply)>,
     /// Joins and leaves that any session was told.
     told: usize,
 }
@@ -63,20 +63,20 @@ struct Port<'w> {
 const CREDITS: usize = 3;
 
 impl Outlet for Port<'_> {
-    fn mail(&mut self, to: WorkerId, mail: Mail) {
-        if mail.class() == Class::Deliver {
+    fn send_message(&mut self, to: WorkerId, mail: HubMessage) {
+        if mail.class() == HubMessageClass::Deliver {
             *self.wires.taken.entry((self.me, to)).or_default() += 1;
         }
         let lane = self.wires.lanes.entry((self.me, to)).or_default();
         lane.push_back(mail);
     }
 
-    fn has_credit(&self, to: WorkerId, _: Class) -> bool {
+    fn has_credit(&self, to: WorkerId, _: HubMessageClass) -> bool {
         self.wires.taken.get(&(self.me, to)).copied().unwrap_or(0) < CREDITS
     }
 
-    fn mail_done(&mut self, from: WorkerId, class: Class) {
-        assert_eq!(class, Class::Deliver);
+    fn return_credit(&mut self, from: WorkerId, class: HubMessageClass) {
+        assert_eq!(class, HubMessageClass::Deliver);
         *self.wires.taken.get_mut(&(from, self.me)).expect("taken") -= 1;
     }
 
@@ -96,22 +96,22 @@ impl Outlet for Port<'_> {
             false => (&mut seen.clients, client.client.to_string()),
         };
         let was_told = match delivery.event {
-            Event::Joined => set.insert(who),
-            Event::Left => set.remove(&who),
-            Event::Published => panic!("nothing is published"),
+            FeedEvent::Joined => set.insert(who),
+            FeedEvent::Left => set.remove(&who),
+            FeedEvent::Published => panic!("nothing is published"),
         };
         assert!(was_told, "{:?} told twice of {client:?}", delivery.event);
     }
 
-    fn answer(&mut self, session: ConnectionId, ticket: Ticket, answer: Answer) {
+    fn send_reply(&mut self, session: ConnectionId, ticket: Ticket, answer: HubReply) {
         self.wires.answers.push((session, ticket, answer));
     }
 
-    fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {
+    fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {
         panic!("nobody is told to do anything");
     }
 
-    fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {
+    fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {
         panic!("nobody is told to do anything");
     }
 }
@@ -234,7 +234,7 @@ impl World {
                 mono_ms: self.now_ms,
                 wall_ms: self.now_ms,
             });
-            hub.look_after();
+            hub.maintain();
         }
     }
 
@@ -267,13 +267,13 @@ impl World {
         }
     }
 
-    fn ask(&mut self, worker: WorkerId, channel: &str, question: Question) -> Answer {
+    fn ask(&mut self, worker: WorkerId, channel: &str, question: ChannelQuery) -> HubReply {
         let asker = session(0);
         self.wires.answers.clear();
         let (hub, mut port) = self.at(worker);
-        match hub.ask((asker, Ticket(9)), name(channel), question, &mut port) {
-            Outcome::Done(answer) => answer,
-            Outcome::Pending => {
+        match hub.query((asker, Ticket(9)), name(channel), question, &mut port) {
+            RequestOutcome::Done(answer) => answer,
+            RequestOutcome::Pending => {
                 self.settle();
                 let found = self.wires.answers.pop().expect("an answer");
                 assert_eq!((found.0, found.1), (asker, Ticket(9)));
@@ -294,7 +294,8 @@ impl World {
             let users: BTreeSet<_> = members.iter().map(|one| one.user.to_string()).collect();
             for worker in 0..self.hubs.len() as u16 {
                 let worker = WorkerId(worker);
-                let Answer::Presence(Ok(present)) = self.ask(worker, channel, Question::Presence)
+                let HubReply::Presence(Ok(present)) =
+                    self.ask(worker, channel, ChannelQuery::Presence)
                 else {
                     panic!("no presence");
                 };
@@ -304,8 +305,8 @@ impl World {
                     clients: clients.len() as u32,
                     users: users.len() as u32,
                 };
-                let found = self.ask(worker, channel, Question::PresenceStats);
-                assert_eq!(found, Answer::PresenceStats(Ok(stats)), "{channel}");
+                let found = self.ask(worker, channel, ChannelQuery::PresenceStats);
+                assert_eq!(found, HubReply::PresenceStats(Ok(stats)), "{channel}");
 
                 let key = (worker, channel.to_owned());
                 let seen = self.wires.seen.entry(key).or_default();
@@ -321,7 +322,7 @@ impl World {
 }
 
 #[test]
-fn all_agree_on_who_is_there() {
+fn all_workers_agree_on_members() {
     for seed in 0..60 {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut world = World::new(random.u16(1..4), seed);
@@ -335,7 +336,7 @@ fn all_agree_on_who_is_there() {
 }
 
 #[test]
-fn who_reloads_a_page_neither_leaves_nor_joins() {
+fn a_page_reload_is_no_leave_and_no_join() {
     let mut world = World::new(1, 1);
     let worker = WorkerId(0);
     let session = |generation| ConnectionId {
@@ -364,8 +365,8 @@ fn who_reloads_a_page_neither_leaves_nor_joins() {
         seen.users.len()
     };
     let count = |world: &mut World| {
-        let answer = world.ask(worker, CHANNELS[1], Question::PresenceStats);
-        let Answer::PresenceStats(Ok(stats)) = answer else {
+        let answer = world.ask(worker, CHANNELS[1], ChannelQuery::PresenceStats);
+        let HubReply::PresenceStats(Ok(stats)) = answer else {
             panic!("{answer:?}");
         };
         stats.clients
@@ -383,15 +384,15 @@ fn who_reloads_a_page_neither_leaves_nor_joins() {
     }
     let (hub, mut port) = world.at(worker);
     hub.close(session(3), &mut port);
-    assert!(world.hubs[0].has_looks_due());
+    assert!(world.hubs[0].needs_maintenance());
     world.pass(DELAY_MS);
     world.settle();
     assert_eq!((users(&world), count(&mut world)), (0, 0));
-    assert!(!world.hubs[0].has_looks_due());
+    assert!(!world.hubs[0].needs_maintenance());
 }
 
 #[test]
-fn members_who_were_the_last_may_come_back_too() {
+fn last_members_may_return() {
     let mut world = World::new(1, 1);
     let worker = WorkerId(0);
     // Nobody watches.
@@ -426,7 +427,8 @@ fn members_who_were_the_last_may_come_back_too() {
         }
     };
     let present = |world: &mut World| {
-        let Answer::Presence(Ok(present)) = world.ask(worker, CHANNELS[1], Question::Presence)
+        let HubReply::Presence(Ok(present)) =
+            world.ask(worker, CHANNELS[1], ChannelQuery::Presence)
         else {
             panic!("no presence");
         };
@@ -453,16 +455,16 @@ fn members_who_were_the_last_may_come_back_too() {
     leave(&mut world, 3);
     world.pass(DELAY_MS);
     assert_eq!(present(&mut world), BTreeSet::new());
-    assert!(!world.hubs[0].has_looks_due());
-    assert_eq!(world.hubs[0].held().count(), 0);
+    assert!(!world.hubs[0].needs_maintenance());
+    assert_eq!(world.hubs[0].session_resources().count(), 0);
 }
 
 #[test]
 fn channels_without_presence_say_so() {
     let mut world = World::new(2, 2);
-    for question in [Question::Presence, Question::PresenceStats] {
+    for question in [ChannelQuery::Presence, ChannelQuery::PresenceStats] {
         match world.ask(WorkerId(0), "other:1", question) {
-            Answer::Presence(Err(why)) | Answer::PresenceStats(Err(why)) => {
+            HubReply::Presence(Err(why)) | HubReply::PresenceStats(Err(why)) => {
                 assert_eq!(why, PresenceError::Off);
             }
             other => panic!("{other:?}"),

@@ -6,9 +6,9 @@ use allocation_counter::measure;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Caller, ChannelName, Class, ConnectionId, Delivery, History, Hub, Instruction, Mail,
-    Namespace, Namespaces, Options, Outcome, Outlet, PayloadKind, PayloadRef, Question, Recovery,
-    SubscribeOptions, Ticket, WorkerId,
+    Caller, ChannelName, ChannelQuery, ConnectionId, Delivery, HistoryOptions, Hub, HubMessage,
+    HubMessageClass, HubReply, NamespaceOptions, Namespaces, Options, Outlet, PayloadKind,
+    PayloadRef, RecoveryMode, RequestOutcome, SubscribeOptions, Ticket, UserCommand, WorkerId,
 };
 
 use common::{name, session};
@@ -18,17 +18,17 @@ use common::{name, session};
 struct Tally(u64);
 
 impl Outlet for Tally {
-    fn mail(&mut self, _: WorkerId, _: Mail) {}
-    fn has_credit(&self, _: WorkerId, _: Class) -> bool {
+    fn send_message(&mut self, _: WorkerId, _: HubMessage) {}
+    fn has_credit(&self, _: WorkerId, _: HubMessageClass) -> bool {
         true
     }
-    fn mail_done(&mut self, _: WorkerId, _: Class) {}
+    fn return_credit(&mut self, _: WorkerId, _: HubMessageClass) {}
     fn deliver(&mut self, _: ConnectionId, _: &mut Delivery<'_>) {
         self.0 += 1;
     }
-    fn answer(&mut self, _: ConnectionId, _: Ticket, _: Answer) {}
-    fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
-    fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {}
+    fn send_reply(&mut self, _: ConnectionId, _: Ticket, _: HubReply) {}
+    fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {}
+    fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {}
 }
 
 fn alone() -> Hub {
@@ -103,10 +103,10 @@ fn a_push_to_a_user_allocates_nothing() {
                 bytes: b"hello",
             };
             let outcome = hub.publish(None, name, payload, None, &mut tally);
-            let Ok(Outcome::Done(published)) = outcome else {
+            let Ok(RequestOutcome::Done(published)) = outcome else {
                 panic!("{outcome:?}");
             };
-            assert!(published.handed <= Some(1));
+            assert!(published.receivers <= Some(1));
         }
     });
     assert_eq!(allocated.count_total, 0);
@@ -256,15 +256,15 @@ fn sixteen_queues_are_kept_for_reuse() {
 #[test]
 fn counted_history_bytes_match_allocated_bytes() {
     let mut namespaces = Namespaces::new();
-    let options = Namespace {
-        history: Some(History {
+    let options = NamespaceOptions {
+        history: Some(HistoryOptions {
             size: 1 << 20,
             ttl_ms: 1_000,
             position_ttl_ms: 1_000,
-            recovery: Recovery::Missed,
+            recovery: RecoveryMode::Missed,
             budget: veche_hub::Budget::COMMON,
         }),
-        ..Namespace::default()
+        ..NamespaceOptions::default()
     };
     namespaces.insert("", options);
     let mut hub = alone();
@@ -278,7 +278,7 @@ fn counted_history_bytes_match_allocated_bytes() {
         assert!(outcome.is_ok());
     };
     let share = |hub: &Hub, before: u64, allocated: i64| {
-        let counted = (hub.counts().history_bytes - before) as f64;
+        let counted = (hub.gauges().history_bytes - before) as f64;
         counted / allocated as f64
     };
     // A power of two leaves no spare capacity.
@@ -289,11 +289,11 @@ fn counted_history_bytes_match_allocated_bytes() {
 
     let names: Vec<_> = (0..1 << 13).map(|number| format!("{number:016}")).collect();
     let asker = (session(0), Ticket(0));
-    let before = hub.counts().history_bytes;
+    let before = hub.gauges().history_bytes;
     let allocated = measure(|| {
         for channel in &names {
-            let question = Question::RemoveHistory;
-            hub.ask(asker, name(channel), question, &mut Tally::default());
+            let question = ChannelQuery::RemoveHistory;
+            hub.query(asker, name(channel), question, &mut Tally::default());
         }
     });
     let streams = share(&hub, before, allocated.bytes_current);

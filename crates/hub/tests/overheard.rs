@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Caller, Class, ConnectionId, Delivery, Event, Hub, Instruction, Mail, Namespace,
-    Namespaces, NoCredit, Options, Outcome, Outlet, PayloadKind, PayloadRef, SubscribeOptions,
-    Ticket, Wildcards, WorkerId,
+    Caller, ConnectionId, Delivery, FeedEvent, Hub, HubMessage, HubMessageClass, HubReply,
+    NamespaceOptions, Namespaces, NoCredit, Options, Outlet, PayloadKind, PayloadRef,
+    RequestOutcome, SubscribeOptions, Ticket, UserCommand, Wildcards, WorkerId,
 };
 
 use common::{name, session};
@@ -27,7 +27,7 @@ type Who = (WorkerId, u32);
 
 #[derive(Default)]
 struct Wires {
-    lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<Mail>>,
+    lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<HubMessage>>,
     taken: BTreeMap<(WorkerId, WorkerId), usize>,
     /// What each was given: the channel that it was published to, and its number.
     given: BTreeMap<Who, Vec<(String, u32)>>,
@@ -45,8 +45,8 @@ impl Port<'_> {
 }
 
 impl Outlet for Port<'_> {
-    fn mail(&mut self, to: WorkerId, mail: Mail) {
-        if mail.class() != Class::Control {
+    fn send_message(&mut self, to: WorkerId, mail: HubMessage) {
+        if mail.class() != HubMessageClass::Control {
             *self.wires.taken.entry((self.me, to)).or_default() += 1;
             assert!(self.taken(to) <= CREDITS + 2, "more than a yes is good for");
         }
@@ -54,21 +54,21 @@ impl Outlet for Port<'_> {
         lane.push_back(mail);
     }
 
-    fn has_credit(&self, to: WorkerId, class: Class) -> bool {
+    fn has_credit(&self, to: WorkerId, class: HubMessageClass) -> bool {
         match class {
-            Class::Publish => self.taken(to) < CREDITS,
-            Class::Deliver => self.taken(to) < CREDITS + 1,
-            Class::Control => true,
+            HubMessageClass::Publish => self.taken(to) < CREDITS,
+            HubMessageClass::Deliver => self.taken(to) < CREDITS + 1,
+            HubMessageClass::Control => true,
         }
     }
 
-    fn mail_done(&mut self, from: WorkerId, _: Class) {
+    fn return_credit(&mut self, from: WorkerId, _: HubMessageClass) {
         let taken = self.wires.taken.get_mut(&(from, self.me));
         *taken.expect("it was taken") -= 1;
     }
 
     fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
-        assert_eq!(delivery.event, Event::Published);
+        assert_eq!(delivery.event, FeedEvent::Published);
         let among = delivery.info.and_then(|info| info.channel.as_deref());
         assert_eq!(among.is_some(), delivery.channel == WILDCARD);
         let channel = among.unwrap_or(delivery.channel).to_owned();
@@ -79,13 +79,13 @@ impl Outlet for Port<'_> {
             .push((channel, u32::from_be_bytes(bytes)));
     }
 
-    fn answer(&mut self, _: ConnectionId, _: Ticket, _: Answer) {}
+    fn send_reply(&mut self, _: ConnectionId, _: Ticket, _: HubReply) {}
 
-    fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {
+    fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {
         panic!("nobody is told to do anything");
     }
 
-    fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {
+    fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {
         panic!("nobody is told to do anything");
     }
 }
@@ -100,7 +100,7 @@ struct World {
 impl World {
     fn new(workers: u16, seed: u64) -> Self {
         let mut namespaces = Namespaces::with_wildcards(Wildcards::new(["news"]));
-        namespaces.insert("news", Namespace::default());
+        namespaces.insert("news", NamespaceOptions::default());
         let namespaces = Arc::new(namespaces);
         let hub = |me| {
             let mut hub = Hub::new(WorkerId(me), workers, seed, Options::default());
@@ -151,7 +151,7 @@ impl World {
         };
         let (hub, mut port) = self.at(worker);
         match hub.publish(None, name(channel), payload, None, &mut port) {
-            Ok(Outcome::Done(_) | Outcome::Pending) => self.published += 1,
+            Ok(RequestOutcome::Done(_) | RequestOutcome::Pending) => self.published += 1,
             Err(NoCredit) => return false,
         }
         true
@@ -179,7 +179,7 @@ impl World {
                 let (hub, mut port) = self.at(WorkerId(from));
                 is_quiet &= !hub.sweep(100, &mut port);
             }
-            let left: u32 = self.hubs.iter().map(|hub| hub.counts().stalled).sum();
+            let left: u32 = self.hubs.iter().map(|hub| hub.gauges().stalled).sum();
             let lanes = self.wires.lanes.values();
             if is_quiet && left == 0 && lanes.clone().all(VecDeque::is_empty) {
                 return;
@@ -245,7 +245,7 @@ impl World {
 }
 
 #[test]
-fn who_hears_many_channels_hears_what_those_hear_who_hear_one() {
+fn wildcard_and_direct_subscribers_receive_the_same() {
     for seed in 0..60 {
         let mut random = fastrand::Rng::with_seed(seed);
         let workers = random.u16(1..4);
@@ -295,7 +295,7 @@ fn who_hears_many_channels_hears_what_those_hear_who_hear_one() {
 }
 
 #[test]
-fn nobody_needs_to_be_subscribed_to_the_channel_itself() {
+fn wildcard_subscribers_suffice() {
     let mut world = World::new(1, 7);
     let me = WorkerId(0);
     assert!(world.publish(me, "news:1"));
@@ -303,5 +303,5 @@ fn nobody_needs_to_be_subscribed_to_the_channel_itself() {
     assert!(world.publish(me, "news:1"));
     world.settle();
     assert_eq!(world.wires.given[&(me, 0)], [("news:1".to_owned(), 1)]);
-    assert_eq!(world.hubs[0].counts().entries, 1, "it is forgotten at once");
+    assert_eq!(world.hubs[0].gauges().entries, 1, "it is forgotten at once");
 }

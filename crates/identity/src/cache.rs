@@ -2,29 +2,29 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use veche_frontends::identity::Finding;
+use veche_frontends::identity::IdentityResult;
 
 /// Of all that an answer depends on.
 pub(super) type Digest = [u8; 32];
 
 /// Bounded; the oldest answers go first. Times are in monotonic milliseconds.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(super) struct AnswerCache {
     entries_max: usize,
-    entries: HashMap<Digest, Entry>,
+    entries: HashMap<Digest, CachedAnswer>,
     /// In the order in which they came; an answer that came again stands here more than once.
     order: VecDeque<(Digest, u64)>,
     count: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
-    finding: Finding,
+struct CachedAnswer {
+    finding: IdentityResult,
     until_ms: u64,
     number: u64,
 }
 
-impl Cache {
+impl AnswerCache {
     pub(super) fn new(entries_max: usize) -> Self {
         Self {
             entries_max,
@@ -34,7 +34,7 @@ impl Cache {
         }
     }
 
-    pub(super) fn find(&mut self, digest: &Digest, now_ms: u64) -> Option<Finding> {
+    pub(super) fn find(&mut self, digest: &Digest, now_ms: u64) -> Option<IdentityResult> {
         let entry = self.entries.get(digest)?;
         if now_ms < entry.until_ms {
             return Some(entry.finding.clone());
@@ -43,10 +43,10 @@ impl Cache {
         None
     }
 
-    pub(super) fn keep(&mut self, digest: Digest, finding: Finding, until_ms: u64) {
+    pub(super) fn insert(&mut self, digest: Digest, finding: IdentityResult, until_ms: u64) {
         self.count += 1;
         let number = self.count;
-        let entry = Entry {
+        let entry = CachedAnswer {
             finding,
             until_ms,
             number,
@@ -70,29 +70,29 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
-    use veche_frontends::identity::Word;
+    use veche_frontends::identity::VerifiedUser;
 
     use super::*;
 
-    fn named(name: &str) -> Finding {
-        Finding::Named(Word {
+    fn named(name: &str) -> IdentityResult {
+        IdentityResult::Verified(VerifiedUser {
             user: name.to_owned(),
-            ..Word::default()
+            ..VerifiedUser::default()
         })
     }
 
     #[test]
     fn answers_are_kept_for_their_time_and_the_oldest_go_first() {
-        let mut cache = Cache::new(2);
-        cache.keep([1; 32], named("ann"), 10);
-        cache.keep([2; 32], named("bob"), 20);
+        let mut cache = AnswerCache::new(2);
+        cache.insert([1; 32], named("ann"), 10);
+        cache.insert([2; 32], named("bob"), 20);
         assert_eq!(cache.find(&[1; 32], 9), Some(named("ann")));
         assert_eq!(cache.find(&[1; 32], 10), None);
         assert_eq!(cache.find(&[2; 32], 10), Some(named("bob")));
-        cache.keep([2; 32], named("bob"), 30);
+        cache.insert([2; 32], named("bob"), 30);
         assert_eq!(cache.find(&[2; 32], 29), Some(named("bob")));
-        cache.keep([3; 32], named("eve"), 30);
-        cache.keep([4; 32], named("dan"), 30);
+        cache.insert([3; 32], named("eve"), 30);
+        cache.insert([4; 32], named("dan"), 30);
         assert_eq!(cache.find(&[2; 32], 10), None);
         assert_eq!(cache.find(&[4; 32], 10), Some(named("dan")));
         assert!(cache.entries.len() <= 2 && cache.order.len() <= 2);

@@ -7,23 +7,23 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use tracing::warn;
-use veche_calls::{Outcome as CallOutcome, SecretUrl};
+use veche_calls::{CallOutcome, SecretUrl};
 use veche_clock::{Clock, now};
 use veche_config::{self as config, unix_now_ms};
 use veche_frontends::Now;
-use veche_frontends::app::Outcome;
-use veche_frontends::identity::hook::{Hook, Question};
-use veche_frontends::identity::{Desk, Finding, Unknown};
+use veche_frontends::app::MaybeDeferred;
+use veche_frontends::identity::hook::{IdentityBackend, IdentityRequest};
+use veche_frontends::identity::{AuthError, CompletionSink, IdentityResult};
 use veche_hub::ConnectionId;
-use veche_logging::Seldom;
+use veche_logging::LogThrottle;
 use veche_outbound::Outbound;
 use veche_terminal::as_ms;
-use veche_webhooks::{Answer, Breaker, Gate, Request};
+use veche_webhooks::{CircuitBreaker, ConcurrencyLimit, FetchRequest, FetchResponse};
 
 use super::cache::Digest;
-use super::ended::Ended;
-use super::figures::{Asked, Figures};
-use super::questions::{Asking, Questions, Spared};
+use super::metrics::{IdentityMetrics, LookupOutcome};
+use super::pending_lookups::{NotAsked, PendingLookups, WaitingClient};
+use super::revoked_sessions::RevokedSessions;
 
 /// The target of this module's log lines.
 const TARGET: &str = "veche::identity::hook";
@@ -33,37 +33,37 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// See the module's text.
 #[derive(Debug)]
-pub(super) struct BackEnd {
+pub(super) struct HookBackend {
     url: SecretUrl,
-    options: config::IdentityHook,
+    options: config::IdentityHookConfig,
     outbound: Outbound,
-    figures: Arc<Figures>,
+    figures: Arc<IdentityMetrics>,
     clock: Clock,
-    state: Mutex<State>,
+    state: Mutex<HookState>,
     /// For what comes later.
     me: Weak<Self>,
 }
 
 #[derive(Debug)]
-struct State {
-    gate: Gate<Get>,
-    questions: Questions,
-    warnings: Seldom,
+struct HookState {
+    gate: ConcurrencyLimit<HookCall>,
+    questions: PendingLookups,
+    warnings: LogThrottle,
 }
 
 /// A request to the back end.
 #[derive(Debug)]
-struct Get {
+struct HookCall {
     digest: Digest,
     headers: Vec<(String, Vec<u8>)>,
     client: Box<str>,
 }
 
-impl BackEnd {
+impl HookBackend {
     pub(super) fn new(
         url: &SecretUrl,
-        options: &config::IdentityHook,
-        (outbound, figures, ended): (&Outbound, &Arc<Figures>, &Arc<Ended>),
+        options: &config::IdentityHookConfig,
+        (outbound, figures, ended): (&Outbound, &Arc<IdentityMetrics>, &Arc<RevokedSessions>),
     ) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             url: url.clone(),
@@ -71,32 +71,40 @@ impl BackEnd {
             outbound: outbound.clone(),
             figures: Arc::clone(figures),
             clock: Clock::new(),
-            state: Mutex::new(State {
-                gate: Gate::new(
+            state: Mutex::new(HookState {
+                gate: ConcurrencyLimit::new(
                     options.concurrency,
-                    Breaker::new(options.failures, as_ms(options.pause)),
+                    CircuitBreaker::new(options.failures, as_ms(options.pause)),
                 ),
-                questions: Questions::new(options.cache_entries as usize, options.waiting, ended),
-                warnings: Seldom::default(),
+                questions: PendingLookups::new(
+                    options.cache_entries as usize,
+                    options.waiting,
+                    ended,
+                ),
+                warnings: LogThrottle::default(),
             }),
             me: Weak::clone(me),
         })
     }
 
     /// Whether it is asked as a configuration wants it.
-    pub(super) fn is_by(&self, options: &config::IdentityHook) -> bool {
+    pub(super) fn matches(&self, options: &config::IdentityHookConfig) -> bool {
         self.options == *options
     }
 
-    pub(super) fn is_left_alone(&self) -> bool {
+    pub(super) fn is_suspended(&self) -> bool {
         self.state.lock().gate.is_open()
     }
 
     /// What is known without asking; otherwise whether the question is a new one.
-    fn look_up(&self, digest: Digest, asking: Asking) -> Result<bool, (Asked, Finding)> {
+    fn look_up(
+        &self,
+        digest: Digest,
+        asking: WaitingClient,
+    ) -> Result<bool, (LookupOutcome, IdentityResult)> {
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
-        let State {
+        let HookState {
             gate, questions, ..
         } = &mut *state;
         let may_wait = |is_new: bool| match !is_new || gate.may_ask(now_ms) {
@@ -105,19 +113,19 @@ impl BackEnd {
         };
         let looked_up = questions.look_up(digest, asking, now_ms, may_wait);
         looked_up.map_err(|spared| match spared {
-            Spared::Known(finding) => (Asked::Cached, finding),
-            Spared::Crowded => (Asked::Crowded, NO_ANSWER),
-            Spared::Barred(()) => (Asked::Paused, NO_ANSWER),
+            NotAsked::Known(finding) => (LookupOutcome::Cached, finding),
+            NotAsked::Crowded => (LookupOutcome::Crowded, NO_ANSWER),
+            NotAsked::Barred(()) => (LookupOutcome::Paused, NO_ANSWER),
         })
     }
 
-    fn send(&self, get: Get) {
-        let Get {
+    fn send(&self, get: HookCall) {
+        let HookCall {
             digest,
             headers,
             client,
         } = get;
-        let request = Request {
+        let request = FetchRequest {
             url: self.url.expose(),
             headers,
             body: None,
@@ -130,22 +138,24 @@ impl BackEnd {
         let asked_at = now();
         self.outbound.ask(request.into_call(), move |outcome| {
             if let Some(me) = me.upgrade() {
-                me.figures.took.took(now() - asked_at);
+                me.figures.took.record(now() - asked_at);
                 me.answered(digest, &client, outcome);
             }
         });
     }
 
     fn answered(&self, digest: Digest, client: &str, outcome: CallOutcome) {
-        let mut said = question::read(Answer::of(outcome), self.options.cache_time);
-        self.figures.asked(match &said.finding {
-            Finding::Named(_) => Asked::Named,
-            Finding::Unknown(Unknown::Stranger | Unknown::Unwanted) => Asked::Refused,
-            _ => Asked::Failed,
+        let mut said = question::read(FetchResponse::of(outcome), self.options.cache_time);
+        self.figures.count_lookup(match &said.finding {
+            IdentityResult::Verified(_) => LookupOutcome::Named,
+            IdentityResult::Failed(AuthError::RejectedByHook | AuthError::ForbiddenByHook) => {
+                LookupOutcome::Refused
+            }
+            _ => LookupOutcome::Failed,
         });
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
-        let State {
+        let HookState {
             gate,
             questions,
             warnings,
@@ -154,16 +164,16 @@ impl BackEnd {
         let next = gate.start_next();
         let asking = questions.answered(&digest, &mut said.finding);
         let digests = refused.iter().flatten().map(|get| &get.digest);
-        let unanswered = questions.unanswered(digests);
-        if let Some(kept) = said.kept_for(unix_now_ms()) {
+        let unanswered = questions.take_unsent(digests);
+        if let Some(kept) = said.cache_time(unix_now_ms()) {
             let until_ms = now_ms.saturating_add(as_ms(kept));
-            questions.keep(digest, said.finding.clone(), until_ms);
+            questions.store(digest, said.finding.clone(), until_ms);
         }
         let trouble = said
             .trouble
             .filter(|_| warnings.is_due(now_ms) || refused.is_some());
         if trouble.is_some() {
-            warnings.said(now_ms);
+            warnings.mark_logged(now_ms);
         }
         drop(state);
         if let Some(trouble) = trouble {
@@ -174,10 +184,10 @@ impl BackEnd {
             warn!(target: TARGET, "identity hook {}: not asked for {pause:?}", self.url);
             refused
                 .iter()
-                .for_each(|_| self.figures.asked(Asked::Paused));
+                .for_each(|_| self.figures.count_lookup(LookupOutcome::Paused));
         }
-        self.tell(asking, &said.finding);
-        self.tell(unanswered, &NO_ANSWER);
+        self.complete(asking, &said.finding);
+        self.complete(unanswered, &NO_ANSWER);
         if let Some(next) = next {
             self.send(next);
         }
@@ -186,48 +196,48 @@ impl BackEnd {
     /// Answers queued questions without asking the back end.
     pub(super) fn refuse_queued(&self) {
         let mut state = self.state.lock();
-        let State {
+        let HookState {
             gate, questions, ..
         } = &mut *state;
         let queue = gate.take_queue();
-        let unanswered = questions.unanswered(queue.iter().map(|get| &get.digest));
+        let unanswered = questions.take_unsent(queue.iter().map(|get| &get.digest));
         drop(state);
-        self.tell(unanswered, &NO_ANSWER);
+        self.complete(unanswered, &NO_ANSWER);
     }
 
-    fn tell(&self, asking: Vec<Asking>, finding: &Finding) {
+    fn complete(&self, asking: Vec<WaitingClient>, finding: &IdentityResult) {
         self.figures.waiting.sub(asking.len() as u64);
-        for Asking { id, desk } in asking {
-            desk.tell(id, finding.clone());
+        for WaitingClient { id, desk } in asking {
+            desk.complete(id, finding.clone());
         }
     }
 }
 
 /// The finding of a question that is not asked.
-const NO_ANSWER: Finding = Finding::Unknown(Unknown::NoAnswer);
+const NO_ANSWER: IdentityResult = IdentityResult::Failed(AuthError::HookUnavailable);
 
-impl Hook for BackEnd {
-    fn ask(
+impl IdentityBackend for HookBackend {
+    fn begin(
         &self,
-        question: &Question<'_>,
+        question: &IdentityRequest<'_>,
         id: ConnectionId,
-        desk: &Arc<dyn Desk>,
+        desk: &Arc<dyn CompletionSink>,
         _: Now,
-    ) -> Outcome<Finding> {
-        let headers = question::passed_on(question, &self.options.headers);
+    ) -> MaybeDeferred<IdentityResult> {
+        let headers = question::forwarded_headers(question, &self.options.headers);
         let digest = question::digest(&headers);
         let desk = Arc::clone(desk);
         // Before it can be answered.
         self.figures.waiting.add(1);
-        match self.look_up(digest, Asking { id, desk }) {
+        match self.look_up(digest, WaitingClient { id, desk }) {
             Err((asked, finding)) => {
                 self.figures.waiting.sub(1);
-                self.figures.asked(asked);
-                return Outcome::Now(finding);
+                self.figures.count_lookup(asked);
+                return MaybeDeferred::Ready(finding);
             }
-            Ok(false) => self.figures.asked(Asked::Joined),
+            Ok(false) => self.figures.count_lookup(LookupOutcome::Joined),
             Ok(true) => {
-                let get = Get {
+                let get = HookCall {
                     digest,
                     headers,
                     client: question.client.to_canonical().to_string().into(),
@@ -238,6 +248,6 @@ impl Hook for BackEnd {
                 }
             }
         }
-        Outcome::Later
+        MaybeDeferred::Deferred
     }
 }

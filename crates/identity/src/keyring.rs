@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use tracing::{info, warn};
-use veche_calls::Outcome;
+use veche_calls::CallOutcome;
 use veche_clock::now;
-use veche_config::{Jwt, KeySource, Published};
-use veche_frontends::identity::token::Keychain;
-use veche_frontends::identity::{Desk, Finding};
+use veche_config::{JwtConfig, KeySource, PublishedKeySet};
+use veche_frontends::identity::token::KeyProvider;
+use veche_frontends::identity::{CompletionSink, IdentityResult};
 use veche_hub::ConnectionId;
 use veche_jwt::Keys;
 use veche_outbound::Outbound;
-use veche_webhooks::{Answer, CONNECTIONS_MAX, Request};
+use veche_webhooks::{CONNECTIONS_MAX, FetchRequest, FetchResponse};
 
-use super::figures::Figures;
+use super::metrics::IdentityMetrics;
 
 /// The target of this module's log lines.
 const TARGET: &str = "veche::identity::keyring";
@@ -47,19 +47,19 @@ const WAITING_MAX: usize = 4096;
 pub(super) struct Keyring {
     source: KeySource,
     outbound: Outbound,
-    figures: Arc<Figures>,
+    figures: Arc<IdentityMetrics>,
     keys: RwLock<Option<Arc<Keys>>>,
-    fetching: Mutex<Fetching>,
+    fetching: Mutex<FetchState>,
     /// For what comes later.
     me: Weak<Self>,
 }
 
 /// Of a published set.
 #[derive(Debug, Default)]
-struct Fetching {
+struct FetchState {
     is_under_way: bool,
     /// Who is told when it has ended.
-    waiting: Vec<(ConnectionId, Arc<dyn Desk>)>,
+    waiting: Vec<(ConnectionId, Arc<dyn CompletionSink>)>,
     /// `None`: at once.
     due: Option<Instant>,
     /// When an unknown key had it fetched last.
@@ -69,7 +69,11 @@ struct Fetching {
 
 impl Keyring {
     /// Without keys yet.
-    pub(super) fn new(jwt: &Jwt, outbound: &Outbound, figures: &Arc<Figures>) -> Arc<Self> {
+    pub(super) fn new(
+        jwt: &JwtConfig,
+        outbound: &Outbound,
+        figures: &Arc<IdentityMetrics>,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             source: jwt.keys.clone(),
             outbound: outbound.clone(),
@@ -81,12 +85,12 @@ impl Keyring {
     }
 
     /// Whether it has the keys that a configuration names.
-    pub(super) fn is_of(&self, jwt: &Jwt) -> bool {
+    pub(super) fn matches(&self, jwt: &JwtConfig) -> bool {
         self.source == jwt.keys
     }
 
     /// Takes these from now on.
-    pub(super) fn set(&self, keys: Keys) {
+    pub(super) fn set_keys(&self, keys: Keys) {
         *self.keys.write() = Some(Arc::new(keys));
     }
 
@@ -99,7 +103,7 @@ impl Keyring {
     }
 
     /// Has the set fetched if that is due.
-    pub(super) fn look(&self) {
+    pub(super) fn fetch_if_due(&self) {
         let KeySource::Published(published) = &self.source else {
             return;
         };
@@ -107,13 +111,13 @@ impl Keyring {
         if !fetching.is_under_way && fetching.due.is_none_or(|due| now() >= due) {
             fetching.is_under_way = true;
             drop(fetching);
-            self.fetch(published);
+            self.send_fetch(published);
         }
     }
 
     /// Whoever calls has said that a fetch is under way.
-    fn fetch(&self, published: &Published) {
-        let get = Request {
+    fn send_fetch(&self, published: &PublishedKeySet) {
+        let get = FetchRequest {
             body: None,
             url: published.url.expose(),
             headers: vec![(
@@ -133,16 +137,16 @@ impl Keyring {
         });
     }
 
-    fn fetched(&self, outcome: Outcome) {
+    fn fetched(&self, outcome: CallOutcome) {
         let KeySource::Published(published) = &self.source else {
             return;
         };
-        let answer = Answer::of(outcome).map_err(|fault| fault.words);
+        let answer = FetchResponse::of(outcome).map_err(|fault| fault.words);
         let read = answer.and_then(|answer| match answer.status {
             200 => Keys::published(&answer.body).map_err(|why| why.to_string()),
             status => Err(format!("it answered with {status}")),
         });
-        self.figures.fetched(read.is_ok());
+        self.figures.count_fetch(read.is_ok());
         let mut fetching = self.fetching.lock();
         let wait = match read {
             Ok(keys) => {
@@ -150,7 +154,7 @@ impl Keyring {
                 let is_new = self.keys.read().as_deref() != Some(&keys);
                 if is_new {
                     info!(target: TARGET, keys = keys.len(), "jwt: new keys from {}", published.url);
-                    self.set(keys);
+                    self.set_keys(keys);
                 }
                 published.refresh
             }
@@ -170,20 +174,20 @@ impl Keyring {
         let waiting = std::mem::take(&mut fetching.waiting);
         drop(fetching);
         for (id, desk) in waiting {
-            desk.tell(id, Finding::Keys);
+            desk.complete(id, IdentityResult::KeysFetched);
         }
     }
 }
 
-impl Keychain for Keyring {
+impl KeyProvider for Keyring {
     fn keys(&self) -> Option<Arc<Keys>> {
         self.keys.read().clone()
     }
 
-    fn look_for_more(
+    fn fetch(
         &self,
         id: ConnectionId,
-        desk: &Arc<dyn Desk>,
+        desk: &Arc<dyn CompletionSink>,
         seen: Option<&Arc<Keys>>,
     ) -> bool {
         let KeySource::Published(published) = &self.source else {
@@ -192,7 +196,7 @@ impl Keychain for Keyring {
         let mut fetching = self.fetching.lock();
         if self.keys().as_ref().map(Arc::as_ptr) != seen.map(Arc::as_ptr) {
             drop(fetching);
-            desk.tell(id, Finding::Keys);
+            desk.complete(id, IdentityResult::KeysFetched);
             return true;
         }
         let now = now();
@@ -207,7 +211,7 @@ impl Keychain for Keyring {
                 fetching.asked = Some(now);
             }
             drop(fetching);
-            self.fetch(published);
+            self.send_fetch(published);
         }
         true
     }
@@ -216,8 +220,8 @@ impl Keychain for Keyring {
 #[cfg(test)]
 mod tests {
     use veche_calls::SecretUrl;
-    use veche_frontends::identity::token::Place;
-    use veche_jwt::Rules;
+    use veche_frontends::identity::token::TokenSource;
+    use veche_jwt::ClaimRules;
 
     use super::*;
 
@@ -227,38 +231,39 @@ mod tests {
     };
 
     #[derive(Debug, Default)]
-    struct Told(Mutex<Vec<Finding>>);
+    struct RecordedResults(Mutex<Vec<IdentityResult>>);
 
-    impl Desk for Told {
-        fn tell(&self, _: ConnectionId, finding: Finding) {
+    impl CompletionSink for RecordedResults {
+        fn complete(&self, _: ConnectionId, finding: IdentityResult) {
             self.0.lock().push(finding);
         }
     }
 
     #[test]
     fn keys_that_came_during_the_check_need_no_second_fetch() {
-        let published = Published {
+        let published = PublishedKeySet {
             url: SecretUrl::new("http://127.0.0.1:9/keys".into()),
             refresh: Duration::from_secs(3600),
             ca: None,
         };
-        let jwt = Jwt {
+        let jwt = JwtConfig {
             keys: KeySource::Published(published),
             previous: None,
             refuses_short_secrets: false,
-            rules: Rules::default(),
-            places: vec![Place::Bearer],
+            rules: ClaimRules::default(),
+            places: vec![TokenSource::Bearer],
         };
         let keyring = Keyring::new(&jwt, &Outbound::default(), &Arc::default());
         let seen = keyring.keys();
         assert_eq!(seen, None);
-        keyring.set(Keys::secret(b"a secret that is long enough for it").expect("long enough"));
+        keyring
+            .set_keys(Keys::secret(b"a secret that is long enough for it").expect("long enough"));
         keyring.fetching.lock().due = Some(now());
 
-        let told = Arc::new(Told::default());
-        let desk = Arc::clone(&told) as Arc<dyn Desk>;
-        assert!(keyring.look_for_more(ID, &desk, seen.as_ref()));
-        assert!(matches!(told.0.lock()[..], [Finding::Keys]));
+        let told = Arc::new(RecordedResults::default());
+        let desk = Arc::clone(&told) as Arc<dyn CompletionSink>;
+        assert!(keyring.fetch(ID, &desk, seen.as_ref()));
+        assert!(matches!(told.0.lock()[..], [IdentityResult::KeysFetched]));
         let fetching = keyring.fetching.lock();
         assert!(!fetching.is_under_way);
         assert_eq!(fetching.asked, None);

@@ -10,14 +10,14 @@
 
 #![forbid(unsafe_code)]
 
+mod brute_force_limit;
 mod cache;
-mod ended;
-mod figures;
-mod guesses;
 mod hook;
 mod keyring;
+mod metrics;
 mod pam;
-mod questions;
+mod pending_lookups;
+mod revoked_sessions;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,18 +28,18 @@ use tracing::error;
 use veche_calls::SecretUrl;
 use veche_clock::now;
 use veche_config::{self as config, Config};
-use veche_frontends::identity::token::{Anonymous, Tokens, Verifier};
-use veche_frontends::identity::{Identity, basic::Login, hook::Hook};
+use veche_frontends::identity::token::{Anonymous, TokenAuth, TokenVerifier};
+use veche_frontends::identity::{Identity, basic::PasswordVerifier, hook::IdentityBackend};
 use veche_jwt::Keys;
 use veche_outbound::Outbound;
-use veche_pam::Service;
+use veche_pam::PamService;
 
-use ended::Ended;
-pub use figures::{Asked, Figures};
-pub use guesses::Guesses;
-use hook::BackEnd;
+pub use brute_force_limit::BruteForceLimit;
+use hook::HookBackend;
 use keyring::Keyring;
-use pam::{Pam, Passwords};
+pub use metrics::{IdentityMetrics, LookupOutcome};
+use pam::{PamContext, PasswordService};
+use revoked_sessions::RevokedSessions;
 
 /// The target of this module's log lines.
 const TARGET: &str = "veche::identity";
@@ -49,26 +49,26 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// See the module's text.
 #[derive(Debug, Default)]
-pub struct Identities {
+pub struct IdentityProviders {
     outbound: Outbound,
-    figures: Arc<Figures>,
-    ended: Arc<Ended>,
-    kept: Mutex<Kept>,
+    figures: Arc<IdentityMetrics>,
+    ended: Arc<RevokedSessions>,
+    kept: Mutex<ProviderState>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    tokens: Option<Tokens>,
+struct ProviderState {
+    tokens: Option<TokenAuth>,
     /// Of connection tokens, and of subscription tokens that have their own.
     keyrings: [Option<Arc<Keyring>>; 2],
     /// By their URLs.
-    hooks: HashMap<SecretUrl, Arc<BackEnd>>,
+    hooks: HashMap<SecretUrl, Arc<HookBackend>>,
     /// `None` where no route asks it.
-    pam: Option<Arc<Pam>>,
-    passwords: HashMap<Service, Arc<Passwords>>,
+    pam: Option<Arc<PamContext>>,
+    passwords: HashMap<PamService, Arc<PasswordService>>,
 }
 
-impl Identities {
+impl IdentityProviders {
     /// Whose questions go out that way.
     pub fn new(outbound: Outbound) -> Self {
         Self {
@@ -108,11 +108,11 @@ impl Identities {
                 kept.keyrings[place] = None;
                 continue;
             };
-            let before = kept.keyrings[place].take_if(|before| before.is_of(jwt));
+            let before = kept.keyrings[place].take_if(|before| before.matches(jwt));
             let keyring =
                 before.unwrap_or_else(|| Keyring::new(jwt, &self.outbound, &self.figures));
             if let Some(keys) = keys {
-                keyring.set(keys);
+                keyring.set_keys(keys);
             }
             kept.keyrings[place] = Some(keyring);
         }
@@ -120,22 +120,22 @@ impl Identities {
         drop(kept);
         self.reload_hooks(config);
         self.reload_passwords(config);
-        self.look();
+        self.fetch_due_keys();
     }
 
     fn reload_hooks(&self, config: &Config) {
         let urls = identities_of(config).filter_map(|identity| match identity {
-            config::Identity::Hook(url) => Some(url),
+            config::IdentitySource::Hook(url) => Some(url),
             _ => None,
         });
         let mut kept = self.kept.lock();
         let mut hooks = HashMap::new();
         for url in urls {
             let before = kept.hooks.remove(url);
-            let hook = before.filter(|before| before.is_by(&config.identity_hook));
+            let hook = before.filter(|before| before.matches(&config.identity_hook));
             let hook = hook.unwrap_or_else(|| {
                 let asks = (&self.outbound, &self.figures, &self.ended);
-                BackEnd::new(url, &config.identity_hook, asks)
+                HookBackend::new(url, &config.identity_hook, asks)
             });
             hooks.entry(url.clone()).or_insert(hook);
         }
@@ -145,7 +145,7 @@ impl Identities {
     fn reload_passwords(&self, config: &Config) {
         let mut services = identities_of(config)
             .filter_map(|identity| match identity {
-                config::Identity::Pam(service) => Some(service),
+                config::IdentitySource::Pam(service) => Some(service),
                 _ => None,
             })
             .peekable();
@@ -155,45 +155,47 @@ impl Identities {
             kept.pam = None;
             return;
         }
-        let before = kept.pam.take().filter(|before| before.is_by(&config.pam));
-        let pam = before.unwrap_or_else(|| Pam::new(&config.pam, &self.figures));
+        let before = kept.pam.take().filter(|before| before.matches(&config.pam));
+        let pam = before.unwrap_or_else(|| PamContext::new(&config.pam, &self.figures));
         for service in services {
             let passwords = kept.passwords.entry(service.clone());
-            passwords.or_insert_with(|| Passwords::new(service, &pam, &self.ended));
+            passwords.or_insert_with(|| PasswordService::new(service, &pam, &self.ended));
         }
         kept.pam = Some(pam);
     }
 
     /// Has keys fetched that are due; when to look again, if ever.
-    pub fn look(&self) -> Option<Instant> {
+    pub fn fetch_due_keys(&self) -> Option<Instant> {
         let keyrings = self.kept.lock().keyrings.clone();
         let published = keyrings.iter().flatten();
         let mut published = published
             .filter(|keyring| keyring.is_published())
             .peekable();
         published.peek()?;
-        published.for_each(|keyring| keyring.look());
+        published.for_each(|keyring| keyring.fetch_if_due());
         Some(now() + LOOK_EVERY)
     }
 
     /// What a route asks for, by its configuration.
-    pub fn identity(&self, identity: &config::Identity) -> Option<Identity> {
+    pub fn identity(&self, identity: &config::IdentitySource) -> Option<Identity> {
         let kept = self.kept.lock();
         match identity {
-            config::Identity::Token(anonymous) => {
+            config::IdentitySource::Token(anonymous) => {
                 let tokens = kept.tokens.clone()?;
-                Some(Identity::Token(Arc::new(Tokens {
+                Some(Identity::Token(Arc::new(TokenAuth {
                     anonymous: *anonymous,
                     ..tokens
                 })))
             }
-            config::Identity::Hook(url) => {
+            config::IdentitySource::Hook(url) => {
                 let hook = kept.hooks.get(url)?;
-                Some(Identity::Hook(Arc::clone(hook) as Arc<dyn Hook>))
+                Some(Identity::Hook(Arc::clone(hook) as Arc<dyn IdentityBackend>))
             }
-            config::Identity::Pam(service) => {
+            config::IdentitySource::Pam(service) => {
                 let passwords = kept.passwords.get(service)?;
-                Some(Identity::Basic(Arc::clone(passwords) as Arc<dyn Login>))
+                Some(Identity::Basic(
+                    Arc::clone(passwords) as Arc<dyn PasswordVerifier>
+                ))
             }
             _ => None,
         }
@@ -209,12 +211,12 @@ impl Identities {
     }
 
     /// Whose connections the back end has ended.
-    pub fn ended(&self) -> &Ended {
+    pub fn revoked_sessions(&self) -> &RevokedSessions {
         &self.ended
     }
 
     /// For the metrics.
-    pub fn figures(&self) -> &Arc<Figures> {
+    pub fn metrics(&self) -> &Arc<IdentityMetrics> {
         &self.figures
     }
 
@@ -223,13 +225,13 @@ impl Identities {
         let kept = self.kept.lock();
         let keyrings = kept.keyrings.iter().flatten();
         let keys = keyrings.map(|keyring| keyring.count()).sum();
-        let broken = kept.hooks.values().filter(|hook| hook.is_left_alone());
+        let broken = kept.hooks.values().filter(|hook| hook.is_suspended());
         (keys, broken.count())
     }
 }
 
 /// What the routes ask for.
-fn identities_of(config: &Config) -> impl Iterator<Item = &config::Identity> {
+fn identities_of(config: &Config) -> impl Iterator<Item = &config::IdentitySource> {
     config
         .routes
         .iter()
@@ -237,22 +239,22 @@ fn identities_of(config: &Config) -> impl Iterator<Item = &config::Identity> {
 }
 
 /// Returns the section of connection tokens and that of subscription tokens.
-fn sections_of(config: &Config) -> [Option<&config::Jwt>; 2] {
+fn sections_of(config: &Config) -> [Option<&config::JwtConfig>; 2] {
     [config.jwt.as_ref(), config.subscription_jwt.as_ref()]
 }
 
-impl Kept {
+impl ProviderState {
     fn set_tokens(&mut self, config: &Config) {
         let verifiers = sections_of(config).into_iter().zip(&self.keyrings);
         let mut verifiers = verifiers.map(|(jwt, keyring)| {
-            Some(Verifier {
+            Some(TokenVerifier {
                 rules: jwt?.rules.clone(),
                 keys: Arc::clone(keyring.as_ref()?) as _,
             })
         });
         let (connections, subscriptions) = (verifiers.next(), verifiers.next());
-        self.tokens = connections.flatten().map(|connections| Tokens {
-            places: config
+        self.tokens = connections.flatten().map(|connections| TokenAuth {
+            sources: config
                 .jwt
                 .as_ref()
                 .map_or_else(Vec::new, |jwt| jwt.places.clone()),

@@ -4,8 +4,8 @@
 //! A worker hands a password over and goes on. A thread of the [`pool`] has a [helper](veche_pam::client) of its own judge it, and tells the
 //! worker's desk.
 
+mod per_address_quota;
 mod pool;
-mod shares;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
@@ -17,22 +17,22 @@ use tracing::{debug, warn};
 use veche_clock::{Clock, now};
 use veche_config as config;
 use veche_frontends::Now;
-use veche_frontends::app::Outcome;
-use veche_frontends::identity::basic::{Credentials, Login};
-use veche_frontends::identity::{Desk, Finding, Unknown, Word};
+use veche_frontends::app::MaybeDeferred;
+use veche_frontends::identity::basic::{Credentials, PasswordVerifier};
+use veche_frontends::identity::{AuthError, CompletionSink, IdentityResult, VerifiedUser};
 use veche_hub::ConnectionId;
-use veche_logging::Seldom;
-use veche_pam::{Answer, Question, Service};
+use veche_logging::LogThrottle;
+use veche_pam::{PamReply, PamRequest, PamService};
 use veche_terminal::as_ms;
 use zeroize::Zeroizing;
 
-use super::cache::{Cache, Digest};
-use super::ended::Ended;
-use super::figures::{Asked, Figures};
-use super::questions::{Asking, Questions, Spared};
-use crate::Guesses;
-use pool::{Asker, Job, Pool, Ticket, Trouble};
-use shares::Shares;
+use super::cache::{AnswerCache, Digest};
+use super::metrics::{IdentityMetrics, LookupOutcome};
+use super::pending_lookups::{NotAsked, PendingLookups, WaitingClient};
+use super::revoked_sessions::RevokedSessions;
+use crate::BruteForceLimit;
+use per_address_quota::PerAddressQuota;
+use pool::{CheckError, CheckObserver, CheckTicket, HelperPool, PasswordCheck};
 
 /// The target of this module's log lines.
 const TARGET: &str = "veche::identity::pam";
@@ -47,27 +47,27 @@ const REFUSED_MS: u64 = 60_000;
 
 /// What all services share.
 #[derive(Debug)]
-pub(super) struct Pam {
-    options: config::Pam,
-    pool: Pool,
-    guesses: Guesses,
-    figures: Arc<Figures>,
+pub(super) struct PamContext {
+    options: config::PamConfig,
+    pool: HelperPool,
+    guesses: BruteForceLimit,
+    figures: Arc<IdentityMetrics>,
     clock: Clock,
 }
 
-impl Pam {
-    pub(super) fn new(options: &config::Pam, figures: &Arc<Figures>) -> Arc<Self> {
+impl PamContext {
+    pub(super) fn new(options: &config::PamConfig, figures: &Arc<IdentityMetrics>) -> Arc<Self> {
         Arc::new(Self {
             options: options.clone(),
-            pool: Pool::new(options, figures),
-            guesses: Guesses::new(options.wrong_per_address),
+            pool: HelperPool::new(options, figures),
+            guesses: BruteForceLimit::new(options.wrong_per_address),
             figures: Arc::clone(figures),
             clock: Clock::new(),
         })
     }
 
     /// Whether it works as a configuration wants it.
-    pub(super) fn is_by(&self, options: &config::Pam) -> bool {
+    pub(super) fn matches(&self, options: &config::PamConfig) -> bool {
         self.options == *options
     }
 
@@ -80,27 +80,31 @@ impl Pam {
 
 /// A service that judges the passwords of routes.
 #[derive(Debug)]
-pub(super) struct Passwords {
-    service: Service,
-    pam: Arc<Pam>,
+pub(super) struct PasswordService {
+    service: PamService,
+    pam: Arc<PamContext>,
     /// Of the digests, and of nothing else.
     key: Zeroizing<[u8; 32]>,
-    state: Mutex<State>,
+    state: Mutex<PamState>,
     /// For what comes later.
     me: Weak<Self>,
 }
 
 #[derive(Debug)]
-struct State {
-    questions: Questions,
-    refused: Cache,
-    shares: Shares,
-    warnings: Seldom,
+struct PamState {
+    questions: PendingLookups,
+    refused: AnswerCache,
+    shares: PerAddressQuota,
+    warnings: LogThrottle,
 }
 
-impl Passwords {
+impl PasswordService {
     /// One that remembers no answers yet.
-    pub(super) fn new(service: &Service, pam: &Arc<Pam>, ended: &Arc<Ended>) -> Arc<Self> {
+    pub(super) fn new(
+        service: &PamService,
+        pam: &Arc<PamContext>,
+        ended: &Arc<RevokedSessions>,
+    ) -> Arc<Self> {
         let mut key = Zeroizing::new([0; 32]);
         // It has given some when the process began.
         getrandom::fill(&mut *key).expect("the system gives random numbers");
@@ -108,11 +112,11 @@ impl Passwords {
             service: service.clone(),
             pam: Arc::clone(pam),
             key,
-            state: Mutex::new(State {
-                questions: Questions::new(CACHE_ENTRIES_MAX, pam.options.waiting, ended),
-                refused: Cache::new(REFUSED_MAX),
-                shares: Shares::new(pam.options.wrong_per_address, pam.options.waiting),
-                warnings: Seldom::default(),
+            state: Mutex::new(PamState {
+                questions: PendingLookups::new(CACHE_ENTRIES_MAX, pam.options.waiting, ended),
+                refused: AnswerCache::new(REFUSED_MAX),
+                shares: PerAddressQuota::new(pam.options.wrong_per_address, pam.options.waiting),
+                warnings: LogThrottle::default(),
             }),
             me: Weak::clone(me),
         })
@@ -135,23 +139,30 @@ impl Passwords {
     fn look_up(
         &self,
         digest: Digest,
-        asking: Asking,
+        asking: WaitingClient,
         client: IpAddr,
-    ) -> Result<bool, (Asked, Finding)> {
+    ) -> Result<bool, (LookupOutcome, IdentityResult)> {
         let now_ms = self.pam.clock.now_ms();
         let mut state = self.state.lock();
-        let State {
+        let PamState {
             questions,
             refused,
             shares,
             ..
         } = &mut *state;
         if let Some(finding) = refused.find(&digest, now_ms) {
-            return Err((Asked::Cached, finding));
+            return Err((LookupOutcome::Cached, finding));
         }
         let may_wait = |is_new: bool| match self.pam.barred(client) {
-            Some(wait_s) if is_new => Err((Asked::Throttled, Unknown::Guessing { wait_s })),
-            _ if !shares.has_room(client, is_new) => Err((Asked::Crowded, Unknown::Crowded)),
+            Some(wait_s) if is_new => Err((
+                LookupOutcome::Throttled,
+                AuthError::TooManyAttempts {
+                    retry_after_s: wait_s,
+                },
+            )),
+            _ if !shares.has_room(client, is_new) => {
+                Err((LookupOutcome::Crowded, AuthError::VerifierBusy))
+            }
             _ => Ok(()),
         };
         let looked_up = questions.look_up(digest, asking, now_ms, may_wait);
@@ -159,83 +170,95 @@ impl Passwords {
             shares.add(client, is_new);
         }
         looked_up.map_err(|spared| match spared {
-            Spared::Known(finding) => (Asked::Cached, finding),
-            Spared::Crowded => (Asked::Crowded, Finding::Unknown(Unknown::Crowded)),
-            Spared::Barred((asked, why)) => (asked, Finding::Unknown(why)),
+            NotAsked::Known(finding) => (LookupOutcome::Cached, finding),
+            NotAsked::Crowded => (
+                LookupOutcome::Crowded,
+                IdentityResult::Failed(AuthError::VerifierBusy),
+            ),
+            NotAsked::Barred((asked, why)) => (asked, IdentityResult::Failed(why)),
         })
     }
 
     /// What an outcome means to the client, and to the log.
-    fn read(&self, outcome: Result<Answer, Trouble>) -> (Asked, Finding, Option<String>) {
+    fn read(
+        &self,
+        outcome: Result<PamReply, CheckError>,
+    ) -> (LookupOutcome, IdentityResult, Option<String>) {
         let failed = |trouble: String| {
-            let finding = Finding::Unknown(Unknown::NoJudge);
-            (Asked::Failed, finding, Some(trouble))
+            let finding = IdentityResult::Failed(AuthError::VerifierUnavailable);
+            (LookupOutcome::Failed, finding, Some(trouble))
         };
         match outcome {
-            Ok(Answer::Named(user)) => (Asked::Named, Finding::Named(word(user)), None),
-            Ok(Answer::Refused(why)) => {
+            Ok(PamReply::Accepted(user)) => (
+                LookupOutcome::Named,
+                IdentityResult::Verified(user_answer(user)),
+                None,
+            ),
+            Ok(PamReply::Refused(why)) => {
                 debug!(target: TARGET, "pam {}: refused: {why}", self.service);
-                let finding = Finding::Unknown(Unknown::WrongPassword);
-                (Asked::Refused, finding, None)
+                let finding = IdentityResult::Failed(AuthError::WrongCredentials);
+                (LookupOutcome::Refused, finding, None)
             }
-            Ok(Answer::Failed(why) | Answer::Unusable(why)) => failed(why),
-            Ok(Answer::Ready) => failed("a helper has lost its place".to_owned()),
-            Err(Trouble::Barred { wait_s }) => {
-                let finding = Finding::Unknown(Unknown::Guessing { wait_s });
-                (Asked::Throttled, finding, None)
+            Ok(PamReply::Failed(why) | PamReply::Unusable(why)) => failed(why),
+            Ok(PamReply::Ready) => failed("a helper has lost its place".to_owned()),
+            Err(CheckError::Barred { wait_s }) => {
+                let finding = IdentityResult::Failed(AuthError::TooManyAttempts {
+                    retry_after_s: wait_s,
+                });
+                (LookupOutcome::Throttled, finding, None)
             }
-            Err(Trouble::Late) => {
+            Err(CheckError::Late) => {
                 failed(format!("no helper within {:?}", self.pam.options.timeout))
             }
-            Err(Trouble::Unanswered) => {
+            Err(CheckError::Unanswered) => {
                 failed(format!("no answer within {:?}", self.pam.options.timeout))
             }
-            Err(Trouble::Gone) => {
+            Err(CheckError::Gone) => {
                 failed("the helper has ended in the middle of a check".to_owned())
             }
-            Err(Trouble::Helper(why)) => failed(why),
+            Err(CheckError::Helper(why)) => failed(why),
         }
     }
 }
 
-impl Login for Passwords {
-    fn judge(
+impl PasswordVerifier for PasswordService {
+    fn verify(
         &self,
         credentials: Credentials,
         client: IpAddr,
         id: ConnectionId,
-        desk: &Arc<dyn Desk>,
+        desk: &Arc<dyn CompletionSink>,
         _: Now,
-    ) -> Outcome<Finding> {
+    ) -> MaybeDeferred<IdentityResult> {
         let address = client.to_canonical().to_string();
         let digest = self.digest(&credentials, &address);
         let desk = Arc::clone(desk);
         let figures = &self.pam.figures.passwords;
         // Before it can be answered.
         figures.waiting.add(1);
-        match self.look_up(digest, Asking { id, desk }, client) {
+        match self.look_up(digest, WaitingClient { id, desk }, client) {
             Err((asked, finding)) => {
                 figures.waiting.sub(1);
                 figures.asked(asked);
-                return Outcome::Now(finding);
+                return MaybeDeferred::Ready(finding);
             }
-            Ok(false) => figures.asked(Asked::Joined),
+            Ok(false) => figures.asked(LookupOutcome::Joined),
             Ok(true) => {
                 let asker = self.me.upgrade().expect("it is there while it is called");
-                self.pam.pool.submit(Job {
-                    question: Question {
+                self.pam.pool.submit(PasswordCheck {
+                    question: PamRequest {
                         service: self.service.clone(),
                         user: credentials.user,
                         password: credentials.password,
                         client: address,
                     },
                     until: now() + self.pam.options.timeout,
-                    ticket: Ticket { digest, client },
+                    ticket: CheckTicket { digest, client },
                     asker,
                 });
             }
         }
-        Outcome::Later
+        MaybeDeferred::Deferred
     }
 
     fn realm(&self) -> &str {
@@ -243,31 +266,33 @@ impl Login for Passwords {
     }
 }
 
-impl Asker for Passwords {
-    fn barred(&self, client: IpAddr) -> Option<u32> {
+impl CheckObserver for PasswordService {
+    fn retry_after_s(&self, client: IpAddr) -> Option<u32> {
         self.pam.barred(client)
     }
 
-    fn judged(&self, ticket: Ticket, outcome: Result<Answer, Trouble>) {
-        let is_charged = is_charged(&outcome);
+    fn checked(&self, ticket: CheckTicket, outcome: Result<PamReply, CheckError>) {
+        let is_charged = counts_as_failure(&outcome);
         let (asked, mut finding, trouble) = self.read(outcome);
         let figures = &self.pam.figures.passwords;
         figures.asked(asked);
         let now_ms = self.pam.clock.now_ms();
         if is_charged {
-            self.pam.guesses.wrong(ticket.client, now_ms);
+            self.pam.guesses.record_failure(ticket.client, now_ms);
         }
         let mut state = self.state.lock();
         let asking = state.questions.answered(&ticket.digest, &mut finding);
-        if let (Asked::Named, Some(kept)) = (asked, self.pam.options.cache_time) {
+        if let (LookupOutcome::Named, Some(kept)) = (asked, self.pam.options.cache_time) {
             let until_ms = now_ms.saturating_add(as_ms(kept));
             state
                 .questions
-                .keep(ticket.digest, finding.clone(), until_ms);
+                .store(ticket.digest, finding.clone(), until_ms);
         }
-        if asked == Asked::Refused {
+        if asked == LookupOutcome::Refused {
             let until_ms = now_ms.saturating_add(REFUSED_MS);
-            state.refused.keep(ticket.digest, finding.clone(), until_ms);
+            state
+                .refused
+                .insert(ticket.digest, finding.clone(), until_ms);
         }
         state.shares.remove(ticket.client, asking.len());
         let trouble = trouble.filter(|_| state.warnings.is_due(now_ms));
@@ -276,25 +301,25 @@ impl Asker for Passwords {
             warn!(target: TARGET, "pam {}: {trouble}", self.service);
         }
         figures.waiting.sub(asking.len() as u64);
-        for Asking { id, desk } in asking {
-            desk.tell(id, finding.clone());
+        for WaitingClient { id, desk } in asking {
+            desk.complete(id, finding.clone());
         }
     }
 }
 
-fn word(user: String) -> Word {
-    Word {
+fn user_answer(user: String) -> VerifiedUser {
+    VerifiedUser {
         user,
-        ..Word::default()
+        ..VerifiedUser::default()
     }
 }
 
 /// Whether it counts as a wrong password: all that a helper had, but for right ones and those that PAM itself could not
 /// judge. If what got no answer were free, one could guess without end by not waiting for the modules' pause.
-fn is_charged(outcome: &Result<Answer, Trouble>) -> bool {
+fn counts_as_failure(outcome: &Result<PamReply, CheckError>) -> bool {
     match outcome {
-        Ok(Answer::Refused(_)) | Err(Trouble::Unanswered | Trouble::Gone) => true,
-        Ok(_) | Err(Trouble::Barred { .. } | Trouble::Late | Trouble::Helper(_)) => false,
+        Ok(PamReply::Refused(_)) | Err(CheckError::Unanswered | CheckError::Gone) => true,
+        Ok(_) | Err(CheckError::Barred { .. } | CheckError::Late | CheckError::Helper(_)) => false,
     }
 }
 
@@ -306,8 +331,8 @@ mod tests {
 
     use super::*;
 
-    pub(super) fn options() -> config::Pam {
-        config::Pam {
+    pub(super) fn options() -> config::PamConfig {
+        config::PamConfig {
             realm: "chat".to_owned(),
             helpers: 1,
             helper_idle: Duration::from_secs(1),
@@ -318,21 +343,21 @@ mod tests {
         }
     }
 
-    fn passwords() -> Arc<Passwords> {
-        let service = Service::parse("veche").expect("a name");
-        let pam = Pam::new(&options(), &Arc::default());
-        Passwords::new(&service, &pam, &Arc::default())
+    fn passwords() -> Arc<PasswordService> {
+        let service = PamService::parse("veche").expect("a name");
+        let pam = PamContext::new(&options(), &Arc::default());
+        PasswordService::new(&service, &pam, &Arc::default())
     }
 
     #[derive(Debug)]
-    struct Nowhere;
+    struct NullSink;
 
-    impl Desk for Nowhere {
-        fn tell(&self, _: ConnectionId, _: Finding) {}
+    impl CompletionSink for NullSink {
+        fn complete(&self, _: ConnectionId, _: IdentityResult) {}
     }
 
-    fn ticket(number: u8, client: IpAddr) -> Ticket {
-        Ticket {
+    fn ticket(number: u8, client: IpAddr) -> CheckTicket {
+        CheckTicket {
             digest: [number; 32],
             client,
         }
@@ -342,22 +367,22 @@ mod tests {
     fn what_a_helper_had_is_charged() {
         let words = || "why".to_owned();
         for (outcome, is_charged) in [
-            (Ok(Answer::Refused(words())), true),
-            (Err(Trouble::Unanswered), true),
-            (Err(Trouble::Gone), true),
-            (Ok(Answer::Named(words())), false),
-            (Ok(Answer::Failed(words())), false),
-            (Err(Trouble::Late), false),
-            (Err(Trouble::Helper(words())), false),
-            (Err(Trouble::Barred { wait_s: 1 }), false),
+            (Ok(PamReply::Refused(words())), true),
+            (Err(CheckError::Unanswered), true),
+            (Err(CheckError::Gone), true),
+            (Ok(PamReply::Accepted(words())), false),
+            (Ok(PamReply::Failed(words())), false),
+            (Err(CheckError::Late), false),
+            (Err(CheckError::Helper(words())), false),
+            (Err(CheckError::Barred { wait_s: 1 }), false),
         ] {
             let passwords = passwords();
             let client = IpAddr::from([192, 0, 2, 1]);
-            passwords.judged(ticket(0, client), Ok(Answer::Refused(words())));
-            assert_eq!(Asker::barred(&*passwords, client), None);
+            passwords.checked(ticket(0, client), Ok(PamReply::Refused(words())));
+            assert_eq!(CheckObserver::retry_after_s(&*passwords, client), None);
             let shown = format!("{outcome:?}");
-            passwords.judged(ticket(1, client), outcome);
-            let barred = Asker::barred(&*passwords, client).is_some();
+            passwords.checked(ticket(1, client), outcome);
+            let barred = CheckObserver::retry_after_s(&*passwords, client).is_some();
             assert_eq!(barred, is_charged, "{shown}");
         }
     }
@@ -367,29 +392,29 @@ mod tests {
         let passwords = passwords();
         let [ann, bob] = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
         let look_up = |number: u8, client| {
-            let asking = Asking {
+            let asking = WaitingClient {
                 id: ConnectionId {
                     index: 0,
                     generation: 0,
                 },
-                desk: Arc::new(Nowhere),
+                desk: Arc::new(NullSink),
             };
             let looked_up = passwords.look_up([number; 32], asking, client);
             looked_up.map_err(|(asked, _)| asked)
         };
         assert_eq!(look_up(1, ann), Ok(true));
         assert_eq!(look_up(2, ann), Ok(true));
-        assert_eq!(look_up(3, ann), Err(Asked::Crowded));
+        assert_eq!(look_up(3, ann), Err(LookupOutcome::Crowded));
         assert_eq!(look_up(1, ann), Ok(false));
         assert_eq!(look_up(1, ann), Ok(false));
-        assert_eq!(look_up(1, ann), Err(Asked::Crowded));
+        assert_eq!(look_up(1, ann), Err(LookupOutcome::Crowded));
         assert_eq!(look_up(4, bob), Ok(true));
         // With an answer there is room, and who sends the same again learns the same.
-        passwords.judged(ticket(1, ann), Ok(Answer::Refused("why".to_owned())));
+        passwords.checked(ticket(1, ann), Ok(PamReply::Refused("why".to_owned())));
         assert_eq!(look_up(3, ann), Ok(true));
         for _ in 0..5 {
-            assert_eq!(look_up(1, ann), Err(Asked::Cached));
+            assert_eq!(look_up(1, ann), Err(LookupOutcome::Cached));
         }
-        assert_eq!(Asker::barred(&*passwords, ann), None);
+        assert_eq!(CheckObserver::retry_after_s(&*passwords, ann), None);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Each is read and judged once; a key that could not be used safely is refused here and not when a token comes.
 
+mod jwks;
 mod pem;
-mod published;
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ const ED25519_BYTES: usize = 32;
 
 /// Why there are no keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadKeys {
+pub enum KeyError {
     /// The secret has no bytes.
     #[error("the secret is empty")]
     EmptySecret,
@@ -67,7 +67,7 @@ pub enum BadKeys {
 /// Keys of one issuer; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
-    list: Vec<Key>,
+    keys: Vec<Key>,
     /// They come from the issuer, who names them in tokens and changes them; among them there is never a secret.
     is_published: bool,
 }
@@ -78,7 +78,7 @@ pub struct Key {
     id: Option<String>,
     material: Material,
     /// The only algorithm that its issuer allows for it.
-    only: Option<Algorithm>,
+    algorithm: Option<Algorithm>,
     /// Until when it counts, in seconds since 1970.
     until_s: Option<u64>,
 }
@@ -91,7 +91,7 @@ enum Material {
         modulus: Box<[u8]>,
         exponent: Box<[u8]>,
     },
-    Point(Curve, Box<[u8]>),
+    Ec(Curve, Box<[u8]>),
     Ed25519([u8; ED25519_BYTES]),
 }
 
@@ -137,12 +137,12 @@ impl Keys {
     ///
     /// # Errors
     /// It is empty, or no secret.
-    pub fn secret(secret: &[u8]) -> Result<Self, BadKeys> {
+    pub fn secret(secret: &[u8]) -> Result<Self, KeyError> {
         if secret.starts_with(b"-----BEGIN ") {
-            return Err(BadKeys::PemAsSecret);
+            return Err(KeyError::PemAsSecret);
         }
         if secret.is_empty() {
-            return Err(BadKeys::EmptySecret);
+            return Err(KeyError::EmptySecret);
         }
         Self::own(vec![Key::new(None, Material::Secret(secret.into()))])
     }
@@ -151,16 +151,16 @@ impl Keys {
     ///
     /// # Errors
     /// There are too many together.
-    pub fn with_previous(mut self, previous: Self, until_s: Option<u64>) -> Result<Self, BadKeys> {
-        let previous = previous.list.into_iter();
-        self.list.extend(previous.map(|key| Key { until_s, ..key }));
-        Self::own(self.list)
+    pub fn with_previous(mut self, previous: Self, until_s: Option<u64>) -> Result<Self, KeyError> {
+        let previous = previous.keys.into_iter();
+        self.keys.extend(previous.map(|key| Key { until_s, ..key }));
+        Self::own(self.keys)
     }
 
     /// Returns the length in bytes of the shortest secret below [`SECRET_BYTES_MIN`].
     #[must_use]
     pub fn short_secret(&self) -> Option<usize> {
-        let lengths = self.list.iter().filter_map(|key| match &key.material {
+        let lengths = self.keys.iter().filter_map(|key| match &key.material {
             Material::Secret(secret) => Some(secret.len()),
             _ => None,
         });
@@ -172,7 +172,7 @@ impl Keys {
     ///
     /// # Errors
     /// There is none, or one that can't be used.
-    pub fn pem(text: &[u8]) -> Result<Self, BadKeys> {
+    pub fn pem(text: &[u8]) -> Result<Self, KeyError> {
         Self::own(pem::read(text)?)
     }
 
@@ -180,20 +180,20 @@ impl Keys {
     ///
     /// # Errors
     /// It is none, or nothing is left.
-    pub fn published(json: &[u8]) -> Result<Self, BadKeys> {
-        let list = published::read(json)?;
+    pub fn published(json: &[u8]) -> Result<Self, KeyError> {
+        let list = jwks::read(json)?;
         Ok(Self {
-            list,
+            keys: list,
             is_published: true,
         })
     }
 
-    fn own(list: Vec<Key>) -> Result<Self, BadKeys> {
+    fn own(list: Vec<Key>) -> Result<Self, KeyError> {
         if list.len() > KEYS_MAX {
-            return Err(BadKeys::TooMany);
+            return Err(KeyError::TooMany);
         }
         Ok(Self {
-            list,
+            keys: list,
             is_published: false,
         })
     }
@@ -202,11 +202,11 @@ impl Keys {
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "there is always one")]
     pub fn len(&self) -> usize {
-        self.list.len()
+        self.keys.len()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Key> {
-        self.list.iter()
+        self.keys.iter()
     }
 
     pub(crate) fn is_published(&self) -> bool {
@@ -219,22 +219,22 @@ impl Key {
         Self {
             id,
             material,
-            only: None,
+            algorithm: None,
             until_s: None,
         }
     }
 
     /// Whether it may check a token that is signed by this algorithm. A key is for one kind of signature, so that a public
     /// key is never taken for a secret.
-    pub(crate) fn is_for(&self, algorithm: Algorithm) -> bool {
+    pub(crate) fn accepts_algorithm(&self, algorithm: Algorithm) -> bool {
         let is_its_kind = match (&self.material, algorithm) {
             (Material::Secret(_), Algorithm::Hs(_))
             | (Material::Rsa { .. }, Algorithm::Rs(_))
             | (Material::Ed25519(_), Algorithm::EdDsa) => true,
-            (Material::Point(curve, _), Algorithm::Es(digest)) => curve.digest() == digest,
+            (Material::Ec(curve, _), Algorithm::Es(digest)) => curve.digest() == digest,
             _ => false,
         };
-        is_its_kind && self.only.is_none_or(|only| only == algorithm)
+        is_its_kind && self.algorithm.is_none_or(|only| only == algorithm)
     }
 
     /// Whether it counts at that time, in seconds since 1970.
@@ -243,7 +243,7 @@ impl Key {
     }
 
     /// Whether a token that names `id` may be signed with it. A key without a name may have been meant by any.
-    pub(crate) fn is_called(&self, id: Option<&str>) -> bool {
+    pub(crate) fn has_id(&self, id: Option<&str>) -> bool {
         match (&self.id, id) {
             (Some(own), Some(id)) => own == id,
             _ => true,
@@ -251,14 +251,9 @@ impl Key {
     }
 
     /// Whether `signature` is its own for `message`, by an algorithm that it is for.
-    pub(crate) fn has_signed(
-        &self,
-        algorithm: Algorithm,
-        message: &[u8],
-        signature: &[u8],
-    ) -> bool {
+    pub(crate) fn verifies(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
         use signature::{ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ED25519};
-        if !self.is_for(algorithm) {
+        if !self.accepts_algorithm(algorithm) {
             return false;
         }
         let public = |algorithm, key: &[u8]| {
@@ -278,9 +273,9 @@ impl Key {
                 };
                 key.verify(rsa_of(digest), message, signature).is_ok()
             }
-            (Material::Point(Curve::P256, point), _) => public(&ECDSA_P256_SHA256_FIXED, point),
-            (Material::Point(Curve::P384, point), _) => public(&ECDSA_P384_SHA384_FIXED, point),
-            (Material::Point(Curve::P521, point), _) => has_signed_p521(point, message, signature),
+            (Material::Ec(Curve::P256, point), _) => public(&ECDSA_P256_SHA256_FIXED, point),
+            (Material::Ec(Curve::P384, point), _) => public(&ECDSA_P384_SHA384_FIXED, point),
+            (Material::Ec(Curve::P521, point), _) => verifies_p521(point, message, signature),
             (Material::Ed25519(key), _) => public(&ED25519, key),
             _ => false,
         }
@@ -304,7 +299,7 @@ fn rsa_of(digest: Digest) -> &'static signature::RsaParameters {
 }
 
 /// The one curve that ring does not have.
-fn has_signed_p521(point: &[u8], message: &[u8], signature: &[u8]) -> bool {
+fn verifies_p521(point: &[u8], message: &[u8], signature: &[u8]) -> bool {
     let key = p521::ecdsa::VerifyingKey::from_sec1_bytes(point);
     let signature = p521::ecdsa::Signature::from_slice(signature);
     match (key, signature) {
@@ -318,9 +313,9 @@ impl fmt::Debug for Key {
         let kind = match &self.material {
             Material::Secret(_) => "secret",
             Material::Rsa { .. } => "RSA",
-            Material::Point(Curve::P256, _) => "P-256",
-            Material::Point(Curve::P384, _) => "P-384",
-            Material::Point(Curve::P521, _) => "P-521",
+            Material::Ec(Curve::P256, _) => "P-256",
+            Material::Ec(Curve::P384, _) => "P-384",
+            Material::Ec(Curve::P521, _) => "P-521",
             Material::Ed25519(_) => "Ed25519",
         };
         write!(out, "Key({kind}, {:?})", self.id)
@@ -342,7 +337,7 @@ impl Material {
     fn point(curve: Curve, point: &[u8]) -> Option<Self> {
         let is_whole = point.len() == 1 + 2 * curve.coordinate_bytes();
         let fits = is_whole && point.first() == Some(&UNCOMPRESSED);
-        fits.then(|| Self::Point(curve, point.into()))
+        fits.then(|| Self::Ec(curve, point.into()))
     }
 
     fn ed25519(key: &[u8]) -> Option<Self> {

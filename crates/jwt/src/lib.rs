@@ -14,7 +14,8 @@ mod verify;
 mod tests;
 
 pub use algorithm::{Algorithm, Digest};
-pub use keys::{BadKeys, KEYS_MAX, Key, Keys, SECRET_BYTES_MIN};
+pub use keys::{KEYS_MAX, Key, KeyError, Keys, SECRET_BYTES_MIN};
 pub use verify::{
-    Claimed, Claims, Refusal, Rules, TOKEN_BYTES_MAX, TOKEN_ID_BYTES_MAX, verify, verify_open,
+    ClaimRules, Claims, TOKEN_BYTES_MAX, TOKEN_ID_BYTES_MAX, TokenError, VerifiedClaims, verify,
+    verify_open,
 };

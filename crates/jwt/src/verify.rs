@@ -18,7 +18,7 @@ pub const TOKEN_ID_BYTES_MAX: usize = 255;
 
 /// What is asked of a token besides its signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct ClaimRules {
     /// Its `iss` has to be one of these; empty: it may be anything.
     pub issuers: Vec<String>,
     /// One of its `aud` has to be one of these; empty: it may have any (RFC 7519, section 4.1.3).
@@ -31,7 +31,7 @@ pub struct Rules {
     pub user: String,
 }
 
-impl Default for Rules {
+impl Default for ClaimRules {
     fn default() -> Self {
         Self {
             issuers: Vec::new(),
@@ -54,7 +54,7 @@ pub struct Claims {
 
 /// All that a token says that holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claimed {
+pub struct VerifiedClaims {
     /// `None` where the claim is missing or empty.
     pub user: Option<String>,
     /// As that of [`Claims`].
@@ -65,7 +65,7 @@ pub struct Claimed {
 
 /// Why a token does not hold. None of these shows any of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Refusal {
+pub enum TokenError {
     /// No token at all, or too long a one.
     #[error("malformed")]
     Malformed,
@@ -83,7 +83,7 @@ pub enum Refusal {
     Expired,
     /// Its `nbf` is yet to come.
     #[error("not yet valid")]
-    NotYet,
+    NotYetValid,
     /// It has no `exp`, so it would hold for ever, and the rules want one.
     #[error("no expiry")]
     NoExpiry,
@@ -101,7 +101,7 @@ pub enum Refusal {
     Claim(&'static str),
 }
 
-impl Refusal {
+impl TokenError {
     /// Every reason, with its label in metrics.
     pub const ALL: [(Self, &'static str); 11] = [
         (Self::Malformed, "malformed"),
@@ -109,7 +109,7 @@ impl Refusal {
         (Self::UnknownKey, "unknown_key"),
         (Self::Signature, "signature"),
         (Self::Expired, "expired"),
-        (Self::NotYet, "not_yet"),
+        (Self::NotYetValid, "not_yet"),
         (Self::NoExpiry, "no_expiry"),
         (Self::Issuer, "issuer"),
         (Self::Audience, "audience"),
@@ -119,7 +119,7 @@ impl Refusal {
 
     /// Whether it has the same label.
     #[must_use]
-    pub fn is_like(&self, other: &Self) -> bool {
+    pub fn looks_like_token(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 }
@@ -136,10 +136,15 @@ struct Header {
 ///
 /// # Errors
 /// It does not hold.
-pub fn verify(token: &str, keys: &Keys, rules: &Rules, now_s: u64) -> Result<Claims, Refusal> {
+pub fn verify(
+    token: &str,
+    keys: &Keys,
+    rules: &ClaimRules,
+    now_s: u64,
+) -> Result<Claims, TokenError> {
     let claimed = verify_open(token, keys, rules, now_s)?;
     Ok(Claims {
-        user: claimed.user.ok_or(Refusal::NoUser)?,
+        user: claimed.user.ok_or(TokenError::NoUser)?,
         expires_s: claimed.expires_s,
     })
 }
@@ -151,14 +156,14 @@ pub fn verify(token: &str, keys: &Keys, rules: &Rules, now_s: u64) -> Result<Cla
 pub fn verify_open(
     token: &str,
     keys: &Keys,
-    rules: &Rules,
+    rules: &ClaimRules,
     now_s: u64,
-) -> Result<Claimed, Refusal> {
+) -> Result<VerifiedClaims, TokenError> {
     let payload = payload(token, keys, now_s)?;
     let claims: Map<String, Value> =
-        serde_json::from_slice(&payload).map_err(|_| Refusal::Malformed)?;
-    let (user, expires_s) = judge(&claims, rules, now_s)?;
-    Ok(Claimed {
+        serde_json::from_slice(&payload).map_err(|_| TokenError::Malformed)?;
+    let (user, expires_s) = check_claims(&claims, rules, now_s)?;
+    Ok(VerifiedClaims {
         user,
         expires_s,
         all: claims,
@@ -166,82 +171,88 @@ pub fn verify_open(
 }
 
 /// Returns the payload of a token that is signed with one of the keys.
-pub(crate) fn payload(token: &str, keys: &Keys, now_s: u64) -> Result<Vec<u8>, Refusal> {
+pub(crate) fn payload(token: &str, keys: &Keys, now_s: u64) -> Result<Vec<u8>, TokenError> {
     if token.len() > TOKEN_BYTES_MAX {
-        return Err(Refusal::Malformed);
+        return Err(TokenError::Malformed);
     }
-    let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| Refusal::Malformed);
-    let (message, signature) = token.rsplit_once('.').ok_or(Refusal::Malformed)?;
-    let (header, payload) = message.split_once('.').ok_or(Refusal::Malformed)?;
+    let decode = |part: &str| {
+        URL_SAFE_NO_PAD
+            .decode(part)
+            .map_err(|_| TokenError::Malformed)
+    };
+    let (message, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed)?;
+    let (header, payload) = message.split_once('.').ok_or(TokenError::Malformed)?;
     let header: Header =
-        serde_json::from_slice(&decode(header)?).map_err(|_| Refusal::Malformed)?;
+        serde_json::from_slice(&decode(header)?).map_err(|_| TokenError::Malformed)?;
     if header.crit.is_some() {
         // Something that has to be understood, and is not (RFC 7515, section 4.1.11).
-        return Err(Refusal::Malformed);
+        return Err(TokenError::Malformed);
     }
-    let algorithm = Algorithm::named(&header.alg).ok_or(Refusal::Algorithm)?;
+    let algorithm = Algorithm::named(&header.alg).ok_or(TokenError::Algorithm)?;
     if matches!(algorithm, Algorithm::Hs(_)) && keys.is_published() {
-        return Err(Refusal::Algorithm);
+        return Err(TokenError::Algorithm);
     }
     let (payload, signature) = (decode(payload)?, decode(signature)?);
     let id = header.kid.as_deref();
-    let mut refusal = Refusal::UnknownKey;
-    let named = keys.iter().filter(|key| key.is_called(id));
+    let mut refusal = TokenError::UnknownKey;
+    let named = keys.iter().filter(|key| key.has_id(id));
     for key in named.filter(|key| key.is_in_use(now_s)) {
-        if !key.is_for(algorithm) {
-            if refusal == Refusal::UnknownKey {
-                refusal = Refusal::Algorithm;
+        if !key.accepts_algorithm(algorithm) {
+            if refusal == TokenError::UnknownKey {
+                refusal = TokenError::Algorithm;
             }
             continue;
         }
-        if key.has_signed(algorithm, message.as_bytes(), &signature) {
+        if key.verifies(algorithm, message.as_bytes(), &signature) {
             return Ok(payload);
         }
-        refusal = Refusal::Signature;
+        refusal = TokenError::Signature;
     }
     Err(refusal)
 }
 
-fn judge(
+fn check_claims(
     claims: &Map<String, Value>,
-    rules: &Rules,
+    rules: &ClaimRules,
     now_s: u64,
-) -> Result<(Option<String>, Option<u64>), Refusal> {
+) -> Result<(Option<String>, Option<u64>), TokenError> {
     let time = |name| match claims.get(name) {
         None => Ok(None),
-        Some(value) => date(value).map(Some).ok_or(Refusal::Malformed),
+        Some(value) => date(value).map(Some).ok_or(TokenError::Malformed),
     };
     let expires_s = time("exp")?.map(|expires_s| expires_s.saturating_add(rules.leeway_s));
     match expires_s {
-        None if rules.needs_expiry => return Err(Refusal::NoExpiry),
-        Some(expires_s) if now_s >= expires_s => return Err(Refusal::Expired),
+        None if rules.needs_expiry => return Err(TokenError::NoExpiry),
+        Some(expires_s) if now_s >= expires_s => return Err(TokenError::Expired),
         _ => {}
     }
     if time("nbf")?.is_some_and(|begins_s| now_s.saturating_add(rules.leeway_s) < begins_s) {
-        return Err(Refusal::NotYet);
+        return Err(TokenError::NotYetValid);
     }
     if claims.get("iat").is_some_and(|at| date(at).is_none()) {
-        return Err(Refusal::Claim("iat has to be a number"));
+        return Err(TokenError::Claim("iat has to be a number"));
     }
     // Tokens are revoked by it, so one that could not be named must not be accepted.
     if claims.get("jti").is_some_and(|id| !is_id(id)) {
-        return Err(Refusal::Claim("jti has to be a string of 1 to 255 bytes"));
+        return Err(TokenError::Claim(
+            "jti has to be a string of 1 to 255 bytes",
+        ));
     }
     let issuer = claims.get("iss").and_then(Value::as_str);
     let is_known = |issuer: &str| rules.issuers.iter().any(|known| known == issuer);
     if !rules.issuers.is_empty() && !issuer.is_some_and(is_known) {
-        return Err(Refusal::Issuer);
+        return Err(TokenError::Issuer);
     }
     let audience = audience(claims.get("aud"))?;
     let is_ours = |one: &&str| rules.audiences.iter().any(|our| our == one);
     if !rules.audiences.is_empty() && !audience.iter().any(is_ours) {
-        return Err(Refusal::Audience);
+        return Err(TokenError::Audience);
     }
     let user = match claims.get(&rules.user) {
         Some(Value::String(user)) => Some(user.clone()).filter(|user| !user.is_empty()),
         Some(Value::Number(number)) if !number.is_f64() => Some(number.to_string()),
         None => None,
-        Some(_) => return Err(Refusal::NoUser),
+        Some(_) => return Err(TokenError::NoUser),
     };
     Ok((user, expires_s))
 }
@@ -263,8 +274,8 @@ fn is_id(value: &Value) -> bool {
 }
 
 /// Returns the members of a token's `aud`, which is one or several.
-fn audience(claim: Option<&Value>) -> Result<Vec<&str>, Refusal> {
-    let wrong = Refusal::Claim("aud has to be a string or an array of strings");
+fn audience(claim: Option<&Value>) -> Result<Vec<&str>, TokenError> {
+    let wrong = TokenError::Claim("aud has to be a string or an array of strings");
     match claim {
         None => Ok(Vec::new()),
         Some(Value::String(one)) => Ok(vec![one]),

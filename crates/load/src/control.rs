@@ -14,14 +14,14 @@ pub(crate) struct Control {
     /// How often somebody wanted it to end.
     stops: AtomicU8,
     held: AtomicBool,
-    lives: Vec<Live>,
+    threads: Vec<ThreadProgress>,
     /// The index of the first thread among those of all processes.
     first: u32,
 }
 
 /// How a thread is doing, for the progress line.
 #[derive(Debug, Default)]
-pub(crate) struct Live {
+pub(crate) struct ThreadProgress {
     /// All its connections are open or have failed.
     pub(crate) ready: AtomicBool,
     /// Its measurement is over.
@@ -37,7 +37,7 @@ pub(crate) struct Live {
     pub(crate) p99_ns: AtomicU64,
 }
 
-impl Live {
+impl ThreadProgress {
     pub(crate) fn show(&self, tally: &Tally) {
         self.asked.store(tally.asked, Relaxed);
         self.opened.store(tally.opened, Relaxed);
@@ -53,7 +53,7 @@ impl Control {
             start_ns: AtomicU64::new(u64::MAX),
             stops: AtomicU8::new(0),
             held: AtomicBool::new(false),
-            lives: (0..threads).map(|_| Live::default()).collect(),
+            threads: (0..threads).map(|_| ThreadProgress::default()).collect(),
             first,
         }
     }
@@ -91,18 +91,19 @@ impl Control {
         self.held.load(Relaxed)
     }
 
-    pub(crate) fn live(&self, index: u32) -> &Live {
-        &self.lives[(index - self.first) as usize]
+    pub(crate) fn thread(&self, index: u32) -> &ThreadProgress {
+        &self.threads[(index - self.first) as usize]
     }
 
     /// All threads together.
-    pub(crate) fn sums(&self) -> Sums {
-        let sum = |of: fn(&Live) -> &AtomicU64| {
-            self.lives.iter().map(|live| of(live).load(Relaxed)).sum()
+    pub(crate) fn sums(&self) -> TotalProgress {
+        let sum = |of: fn(&ThreadProgress) -> &AtomicU64| {
+            self.threads.iter().map(|live| of(live).load(Relaxed)).sum()
         };
-        let all =
-            |of: fn(&Live) -> &AtomicBool| self.lives.iter().all(|live| of(live).load(Relaxed));
-        Sums {
+        let all = |of: fn(&ThreadProgress) -> &AtomicBool| {
+            self.threads.iter().all(|live| of(live).load(Relaxed))
+        };
+        TotalProgress {
             ready: all(|live| &live.ready),
             done: all(|live| &live.done),
             finished: all(|live| &live.finished),
@@ -112,7 +113,7 @@ impl Control {
             received: sum(|live| &live.received),
             errors: sum(|live| &live.errors),
             p99_ns: self
-                .lives
+                .threads
                 .iter()
                 .map(|live| live.p99_ns.load(Relaxed))
                 .max()
@@ -123,7 +124,7 @@ impl Control {
 
 /// How threads are doing together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Sums {
+pub(crate) struct TotalProgress {
     pub(crate) ready: bool,
     pub(crate) done: bool,
     pub(crate) finished: bool,
@@ -135,7 +136,7 @@ pub(crate) struct Sums {
     pub(crate) p99_ns: u64,
 }
 
-impl Sums {
+impl TotalProgress {
     pub(crate) fn add(&mut self, other: Self) {
         self.ready &= other.ready;
         self.done &= other.done;

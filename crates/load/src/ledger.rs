@@ -20,7 +20,7 @@ pub const NOTE_BYTES_MIN: usize = 3 + 9 + 9 + 9 + 17 + 9;
 
 /// What stands in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Note {
+pub(crate) struct MessageTag {
     /// Which run it is of: there may be others on the same channel, or what a server has kept of one.
     pub(crate) run: u32,
     pub(crate) publisher: u32,
@@ -29,7 +29,7 @@ pub(crate) struct Note {
     pub(crate) at_ns: u64,
 }
 
-impl Note {
+impl MessageTag {
     /// Appends the message, filled up to `bytes`.
     pub(crate) fn write(self, out: &mut Vec<u8>, bytes: usize) {
         let start = out.len();
@@ -53,12 +53,12 @@ impl Note {
     }
 
     /// Finds the message in what a server has sent.
-    pub(crate) fn find(data: &[u8]) -> Found {
+    pub(crate) fn find(data: &[u8]) -> TagSearch {
         let Some(start) = data.windows(MARK.len()).position(|window| window == MARK) else {
-            return if has_the_form(data) {
-                Found::Corrupt
+            return if is_well_formed(data) {
+                TagSearch::Corrupt
             } else {
-                Found::Nothing
+                TagSearch::Nothing
             };
         };
         let rest = &data[start..];
@@ -82,12 +82,12 @@ impl Note {
                 at_ns,
             })
         };
-        note().map_or(Found::Corrupt, Found::Note)
+        note().map_or(TagSearch::Corrupt, TagSearch::Note)
     }
 }
 
 /// Whether the data has the colons of a note, at most one missing: a note with a damaged mark.
-fn has_the_form(data: &[u8]) -> bool {
+fn is_well_formed(data: &[u8]) -> bool {
     const COLONS: [usize; 6] = [2, 11, 20, 29, 46, 55];
     let are_there = |window: &[u8]| COLONS.iter().filter(|at| window[**at] == b':').count();
     data.windows(NOTE_BYTES_MIN)
@@ -96,11 +96,11 @@ fn has_the_form(data: &[u8]) -> bool {
 
 /// What was found in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum TagSearch {
     /// No message of ours.
     Nothing,
     /// One of ours, as it was sent.
-    Note(Note),
+    Note(MessageTag),
     /// One of ours, changed on its way.
     Corrupt,
 }
@@ -142,7 +142,7 @@ fn checksum(head: &[u8], filler: &[u8]) -> u32 {
 
 /// What one receiver has got of one publisher.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Stream {
+pub(crate) struct DeliveryTracker {
     /// The number behind the highest that came.
     next: u32,
     /// Numbers below `next` that did not come: from, up to but without.
@@ -151,7 +151,7 @@ pub(crate) struct Stream {
     reordered: u64,
 }
 
-impl Stream {
+impl DeliveryTracker {
     pub(crate) fn receive(&mut self, number: u32) {
         if number == self.next {
             self.next += 1;
@@ -193,7 +193,7 @@ impl Stream {
 
 /// A time in which a receiver was not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Away {
+pub(crate) struct AbsencePeriod {
     /// By publisher, what was due next when it went.
     next: BTreeMap<u32, u32>,
     /// From when on it is to get everything again; absent if it stayed away.
@@ -202,15 +202,15 @@ pub(crate) struct Away {
 
 /// One receiver's page while the run goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Page {
+pub(crate) struct ClientLedger {
     pub(crate) receiver: u32,
-    streams: BTreeMap<u32, Stream>,
+    streams: BTreeMap<u32, DeliveryTracker>,
     corrupted: u64,
     foreign: u64,
-    aways: Vec<Away>,
+    aways: Vec<AbsencePeriod>,
 }
 
-impl Page {
+impl ClientLedger {
     pub(crate) fn new(receiver: u32) -> Self {
         Self {
             receiver,
@@ -218,7 +218,7 @@ impl Page {
         }
     }
 
-    pub(crate) fn receive(&mut self, note: Note) {
+    pub(crate) fn receive(&mut self, note: MessageTag) {
         self.streams
             .entry(note.publisher)
             .or_default()
@@ -235,19 +235,19 @@ impl Page {
     }
 
     /// The receiver's connection is gone. If it has not returned from the time before, that one goes on.
-    pub(crate) fn leave(&mut self) {
+    pub(crate) fn begin_absence(&mut self) {
         if self.is_away() {
             return;
         }
         let next = self.streams.iter().map(|(who, stream)| (*who, stream.next));
-        self.aways.push(Away {
+        self.aways.push(AbsencePeriod {
             next: next.collect(),
             until_ns: None,
         });
     }
 
     /// It is there again.
-    pub(crate) fn return_at(&mut self, at_ns: u64) {
+    pub(crate) fn end_absence(&mut self, at_ns: u64) {
         if let Some(away) = self.aways.last_mut()
             && away.until_ns.is_none()
         {
@@ -263,10 +263,10 @@ impl Page {
     }
 
     /// It is there again, and has been told that what it missed is gone.
-    pub(crate) fn forgo_until(&mut self, at_ns: u64) {
+    pub(crate) fn exclude_until(&mut self, at_ns: u64) {
         // Another of its channels may have been recovered already.
-        self.leave();
-        self.return_at(at_ns);
+        self.begin_absence();
+        self.end_absence(at_ns);
     }
 
     fn is_away(&self) -> bool {
@@ -278,14 +278,14 @@ impl Page {
 
 /// What a publisher has sent to all, or to one receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Sent {
+pub(crate) struct SentMessage {
     /// By number, when.
     pub(crate) at_ns: Vec<u64>,
     /// The numbers that may have been published or not, rising: they were never answered, or refused.
     pub(crate) unsure: Vec<u32>,
 }
 
-impl Sent {
+impl SentMessage {
     /// Those of a range that were published for sure.
     fn sure(&self, from: u32, until: u32) -> u64 {
         let below = |number: u32| self.unsure.partition_point(|unsure| *unsure < number);
@@ -300,11 +300,11 @@ impl Sent {
 }
 
 /// What publishers have sent. The messages to all stand under receiver `None`.
-pub(crate) type Log = BTreeMap<(u32, Option<u32>), Sent>;
+pub(crate) type SentLog = BTreeMap<(u32, Option<u32>), SentMessage>;
 
 /// How receivers came back, where they come back to where they were.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Returns {
+pub(crate) struct RecoveryCounts {
     /// As in [`model::Recovery`].
     pub(crate) returned: u64,
     pub(crate) refused: u64,
@@ -313,7 +313,7 @@ pub(crate) struct Returns {
     pub(crate) example: Option<String>,
 }
 
-impl Returns {
+impl RecoveryCounts {
     fn add(&mut self, other: Self) {
         self.returned += other.returned;
         self.refused += other.refused;
@@ -325,15 +325,15 @@ impl Returns {
 
 /// One thread's part of the books.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Books {
-    pub(crate) pages: Vec<Page>,
+pub(crate) struct DeliveryLedger {
+    pub(crate) pages: Vec<ClientLedger>,
     #[serde(with = "entries")]
-    pub(crate) log: Log,
+    pub(crate) log: SentLog,
     /// Only where receivers come back to where they were.
-    pub(crate) returns: Option<Returns>,
+    pub(crate) returns: Option<RecoveryCounts>,
 }
 
-impl Books {
+impl DeliveryLedger {
     pub(crate) fn add(&mut self, other: Self) {
         self.pages.extend(other.pages);
         self.log.extend(other.log);
@@ -343,10 +343,10 @@ impl Books {
     }
 
     /// Adds everything up.
-    pub(crate) fn settle(&self) -> model::Ledger {
+    pub(crate) fn reconcile(&self) -> model::Ledger {
         let mut ledger = model::Ledger {
             receivers: self.pages.len() as u64,
-            published: self.log.values().map(Sent::published).sum(),
+            published: self.log.values().map(SentMessage::published).sum(),
             ..model::Ledger::default()
         };
         let mut unsure_delivered = 0;
@@ -356,9 +356,9 @@ impl Books {
             all
         };
         for page in &self.pages {
-            let mut line = Line::default();
+            let mut line = LedgerLine::default();
             for publisher in &publishers {
-                self.settle_stream(page, *publisher, &mut line);
+                self.reconcile_stream(page, *publisher, &mut line);
             }
             // A message that came corrupted is missing too, but it is known what became of it.
             let corrupted = page.corrupted.min(line.missing);
@@ -403,7 +403,7 @@ impl Books {
         ledger
     }
 
-    fn settle_stream(&self, page: &Page, publisher: u32, line: &mut Line) {
+    fn reconcile_stream(&self, page: &ClientLedger, publisher: u32, line: &mut LedgerLine) {
         let sent = self
             .log
             .get(&(publisher, None))
@@ -413,7 +413,7 @@ impl Books {
         };
         // Where receivers come back, one that has not is owed all the same.
         let owes_the_absent = self.returns.is_some();
-        let nothing = Stream::default();
+        let nothing = DeliveryTracker::default();
         let stream = page.streams.get(&publisher).unwrap_or(&nothing);
         let published = sent.at_ns.len() as u32;
         let expected = sent.sure(0, published);
@@ -460,7 +460,7 @@ impl Books {
 }
 
 #[derive(Default)]
-struct Line {
+struct LedgerLine {
     expected: u64,
     delivered: u64,
     missing: u64,
@@ -475,13 +475,18 @@ struct Line {
 mod entries {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::Log;
+    use super::SentLog;
 
-    pub(super) fn serialize<S: Serializer>(log: &Log, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        log: &SentLog,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         log.iter().collect::<Vec<_>>().serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Log, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<SentLog, D::Error> {
         Ok(Vec::deserialize(deserializer)?.into_iter().collect())
     }
 }
@@ -490,8 +495,8 @@ mod entries {
 mod tests {
     use super::*;
 
-    fn note(number: u32) -> Note {
-        Note {
+    fn note(number: u32) -> MessageTag {
+        MessageTag {
             run: 9,
             publisher: 3,
             number,
@@ -508,22 +513,22 @@ mod tests {
             assert_eq!(message.len() - start, bytes.max(NOTE_BYTES_MIN + 1));
             let end = message.len();
             message.extend_from_slice(b"\",\"x\":1.5}");
-            assert_eq!(Note::find(&message), Found::Note(note(77)));
+            assert_eq!(MessageTag::find(&message), TagSearch::Note(note(77)));
             // Whatever byte of it changes, it is no longer right.
             for at in start..end {
                 let mut changed = message.clone();
                 changed[at] ^= 1;
-                assert_eq!(Note::find(&changed), Found::Corrupt, "{at}");
+                assert_eq!(MessageTag::find(&changed), TagSearch::Corrupt, "{at}");
             }
-            assert_eq!(Note::find(&message[..end - 1]), Found::Corrupt);
+            assert_eq!(MessageTag::find(&message[..end - 1]), TagSearch::Corrupt);
         }
-        assert_eq!(Note::find(b"welcome"), Found::Nothing);
+        assert_eq!(MessageTag::find(b"welcome"), TagSearch::Nothing);
         let ping = b"{\"a\":1,\"b\":2,\"c\":3,\"d\":4,\"e\":5,\"f\":6,\"and so on\":\"and so on\"}";
-        assert_eq!(Note::find(ping), Found::Nothing);
+        assert_eq!(MessageTag::find(ping), TagSearch::Nothing);
     }
 
     /// A page that got these numbers, of ten published at 0, 10, 20…
-    fn settle(got: &[u32], change: impl FnOnce(&mut Page)) -> model::Ledger {
+    fn settle(got: &[u32], change: impl FnOnce(&mut ClientLedger)) -> model::Ledger {
         settle_with(got, &[], None, change)
     }
 
@@ -531,26 +536,29 @@ mod tests {
     fn settle_with(
         got: &[u32],
         unsure: &[u32],
-        returns: Option<Returns>,
-        change: impl FnOnce(&mut Page),
+        returns: Option<RecoveryCounts>,
+        change: impl FnOnce(&mut ClientLedger),
     ) -> model::Ledger {
-        let mut page = Page::new(0);
+        let mut page = ClientLedger::new(0);
         for number in got {
             page.receive(note(*number));
         }
         change(&mut page);
-        let sent = Sent {
+        let sent = SentMessage {
             at_ns: (0..10).map(|number| number * 10).collect(),
             unsure: unsure.to_vec(),
         };
-        let books = Books {
+        let books = DeliveryLedger {
             pages: vec![page],
-            log: Log::from([((3, None), sent)]),
+            log: SentLog::from([((3, None), sent)]),
             returns,
         };
         let json = serde_json::to_string(&books).unwrap();
-        assert_eq!(serde_json::from_str::<Books>(&json).unwrap(), books);
-        books.settle()
+        assert_eq!(
+            serde_json::from_str::<DeliveryLedger>(&json).unwrap(),
+            books
+        );
+        books.reconcile()
     }
 
     #[test]
@@ -569,10 +577,10 @@ mod tests {
         assert_eq!((ledger.duplicated, ledger.reordered), (2, 2));
         assert_eq!(ledger.worst[0].first, "publisher 3: message 4 is missing");
 
-        let ledger = settle(&[0, 1, 2, 3, 5, 6, 7, 8, 9], Page::corrupted);
+        let ledger = settle(&[0, 1, 2, 3, 5, 6, 7, 8, 9], ClientLedger::corrupted);
         assert_eq!((ledger.delivered, ledger.lost, ledger.corrupted), (9, 0, 1));
 
-        let ledger = settle(&[0, 1, 2, 3, 5, 6, 7, 8, 9], Page::foreign);
+        let ledger = settle(&[0, 1, 2, 3, 5, 6, 7, 8, 9], ClientLedger::foreign);
         assert_eq!((ledger.delivered, ledger.lost, ledger.corrupted), (9, 1, 0));
         assert_eq!(ledger.foreign, 1);
     }
@@ -586,12 +594,12 @@ mod tests {
     #[test]
     fn what_came_while_away_is_not_lost() {
         // Away after 2 and back at 50, when 5 is sent; 6 is lost.
-        let mut page = Page::new(0);
+        let mut page = ClientLedger::new(0);
         for number in 0..=2 {
             page.receive(note(number));
         }
-        page.leave();
-        page.return_at(50);
+        page.begin_absence();
+        page.end_absence(50);
         let ledger = settle(&[], |own| {
             *own = page.clone();
             for number in [5, 7, 8, 9] {
@@ -608,21 +616,21 @@ mod tests {
         });
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (10, 0, 0));
         // Away for good.
-        let ledger = settle(&[0, 1], Page::leave);
+        let ledger = settle(&[0, 1], ClientLedger::begin_absence);
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (2, 8, 0));
     }
 
     #[test]
     fn who_comes_back_to_where_he_was_is_owed_what_he_missed() {
-        let returns = || Some(Returns::default());
+        let returns = || Some(RecoveryCounts::default());
         let away = || {
-            let mut page = Page::new(0);
+            let mut page = ClientLedger::new(0);
             for number in 0..=2 {
                 page.receive(note(number));
             }
-            page.leave();
+            page.begin_absence();
             // Cut off again before anything was said: it is one time away.
-            page.leave();
+            page.begin_absence();
             page
         };
         // Told that all is there; 3 and 4, sent meanwhile, are not.
@@ -635,7 +643,7 @@ mod tests {
         // Told that something is gone at 50: 6 is lost all the same.
         let ledger = settle_with(&[], &[], returns(), |own| {
             *own = away();
-            own.forgo_until(50);
+            own.exclude_until(50);
             [5, 7, 8, 9]
                 .into_iter()
                 .for_each(|number| own.receive(note(number)));
@@ -645,7 +653,7 @@ mod tests {
         let ledger = settle_with(&[], &[], returns(), |own| {
             *own = away();
             own.recover();
-            own.forgo_until(50);
+            own.exclude_until(50);
             (5..10).for_each(|number| own.receive(note(number)));
         });
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (8, 2, 0));
@@ -656,7 +664,7 @@ mod tests {
 
     #[test]
     fn what_was_never_answered_may_come_once_or_not() {
-        let returns = || Some(Returns::default());
+        let returns = || Some(RecoveryCounts::default());
         let unsure = [3, 4, 7];
         let all: Vec<u32> = (0..10).collect();
         for (got, delivered, lost, duplicated, came) in [

@@ -4,13 +4,13 @@
 use std::fs;
 
 use crate::loads::LoadPlan;
-use crate::payload::{Content, PayloadPlan};
+use crate::payload::{PayloadContent, PayloadPlan};
 use crate::plan::Plan;
 use crate::report::units::{bytes, count};
 
 /// What the messages of a run may take at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Weight {
+pub struct MessageMemory {
     /// In bytes, over all processes of the tester and both directions: what waits to be sent and what comes back. An
     /// estimate of the most, without connections and frame headers.
     pub bytes: u64,
@@ -18,7 +18,7 @@ pub struct Weight {
     pub words: String,
 }
 
-impl Weight {
+impl MessageMemory {
     /// The weight of a plan's messages. Of an open loop, those of a second are taken to be under way.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
@@ -72,8 +72,8 @@ impl Weight {
 
 fn size(payload: &PayloadPlan) -> usize {
     match &payload.content {
-        Content::Size(size) => *size,
-        Content::Fixed(bytes) => bytes.len(),
+        PayloadContent::Size(size) => *size,
+        PayloadContent::Fixed(bytes) => bytes.len(),
     }
 }
 
@@ -82,14 +82,14 @@ fn size(payload: &PayloadPlan) -> usize {
 ///
 /// # Errors
 /// What they would take, and what there is.
-pub fn check(weights: &[Weight]) -> Result<(), String> {
+pub fn check(weights: &[MessageMemory]) -> Result<(), String> {
     match available_bytes() {
         Some(available) => compare(weights, available),
         None => Ok(()),
     }
 }
 
-fn compare(weights: &[Weight], available: u64) -> Result<(), String> {
+fn compare(weights: &[MessageMemory], available: u64) -> Result<(), String> {
     let needed = weights
         .iter()
         .fold(0u64, |sum, weight| sum.saturating_add(weight.bytes));
@@ -127,14 +127,14 @@ mod tests {
 
     const MIB: u64 = 1024 * 1024;
 
-    fn echo(mib: u64, clients: u32, inflight: u32, rate: Option<f64>) -> Weight {
+    fn echo(mib: u64, clients: u32, inflight: u32, rate: Option<f64>) -> MessageMemory {
         let target = Target::parse("ws://127.0.0.1:1/").unwrap();
-        Weight::of(&Plan {
+        MessageMemory::of(&Plan {
             endpoints: vec![Endpoint::new(target, clients)],
             load: LoadPlan::Echo(EchoPlan {
                 payload: PayloadPlan {
                     binary: false,
-                    content: Content::Size((mib * MIB) as usize),
+                    content: PayloadContent::Size((mib * MIB) as usize),
                 },
                 inflight,
                 rate,

@@ -14,12 +14,12 @@ pub struct PayloadPlan {
     /// Binary instead of text.
     pub binary: bool,
     /// What is sent.
-    pub content: Content,
+    pub content: PayloadContent,
 }
 
 /// What a message is made of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Content {
+pub enum PayloadContent {
     /// So many bytes, which name the client and count its messages if there are at least 16.
     Size(usize),
     /// Always this.
@@ -30,7 +30,7 @@ impl PayloadPlan {
     /// Whether each message names its client and its number, so that its answer is known wherever it comes.
     #[must_use]
     pub fn is_stamped(&self) -> bool {
-        matches!(self.content, Content::Size(size) if size >= STAMP_BYTES)
+        matches!(self.content, PayloadContent::Size(size) if size >= STAMP_BYTES)
     }
 }
 
@@ -38,14 +38,14 @@ impl Default for PayloadPlan {
     fn default() -> Self {
         Self {
             binary: false,
-            content: Content::Size(20),
+            content: PayloadContent::Size(20),
         }
     }
 }
 
 /// The meaning of a received message to its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum Recognized {
     /// The message of this number, as it was sent.
     Answer(u32),
     /// A message of this run that was changed on its way, with its number if that can be read.
@@ -67,11 +67,11 @@ impl Payload {
         let is_stamped = plan.is_stamped();
         let bytes = match &plan.content {
             // Letters that deflate can't make nothing of, but text all the same.
-            Content::Size(size) => {
+            PayloadContent::Size(size) => {
                 let mut rng = fastrand::Rng::with_seed(*size as u64);
                 (0..*size).map(|_| rng.alphanumeric() as u8).collect()
             }
-            Content::Fixed(bytes) => bytes.clone(),
+            PayloadContent::Fixed(bytes) => bytes.clone(),
         };
         Self {
             kind: if plan.binary {
@@ -107,7 +107,7 @@ impl Payload {
         due: u32,
         kind: MessageKind,
         data: &[u8],
-    ) -> Option<Seen> {
+    ) -> Option<Recognized> {
         if !self.is_stamped {
             return None;
         }
@@ -122,18 +122,18 @@ impl Payload {
             && data == self.stamp(who, number)
         {
             return Some(if kind == own {
-                Seen::Answer(number)
+                Recognized::Answer(number)
             } else {
-                Seen::Altered(Some(number))
+                Recognized::Altered(Some(number))
             });
         }
         let due = self.stamp(who, due);
         let same = due.iter().zip(data).filter(|(one, other)| one == other);
         let is_like_ours = data.len() == due.len() && same.count() * 2 >= due.len();
         Some(if is_like_ours {
-            Seen::Altered(number)
+            Recognized::Altered(number)
         } else {
-            Seen::Foreign
+            Recognized::Foreign
         })
     }
 
@@ -213,15 +213,15 @@ mod tests {
         let mut payload = Payload::new(&PayloadPlan::default());
         let seventh = payload.stamp(3, 7).to_vec();
         let mut seen = |data: &[u8]| payload.recognize(3, 7, MessageKind::Text, data);
-        assert_eq!(seen(&seventh), Some(Seen::Answer(7)));
+        assert_eq!(seen(&seventh), Some(Recognized::Answer(7)));
         for (at, number) in [(17, Some(7)), (3, None), (15, Some(6))] {
             let mut changed = seventh.clone();
             changed[at] ^= 1;
             // A number that was changed is another message's, whose answer this would be.
             let expected = if at == 15 {
-                Seen::Answer(6)
+                Recognized::Answer(6)
             } else {
-                Seen::Altered(number)
+                Recognized::Altered(number)
             };
             assert_eq!(seen(&changed), Some(expected), "{at}");
         }
@@ -231,12 +231,12 @@ mod tests {
             b"",
             &seventh[..19],
         ] {
-            assert_eq!(seen(foreign), Some(Seen::Foreign));
+            assert_eq!(seen(foreign), Some(Recognized::Foreign));
         }
         let binary = payload.recognize(3, 7, MessageKind::Binary, &seventh);
-        assert_eq!(binary, Some(Seen::Altered(Some(7))));
+        assert_eq!(binary, Some(Recognized::Altered(Some(7))));
         let mut plain = Payload::new(&PayloadPlan {
-            content: Content::Size(15),
+            content: PayloadContent::Size(15),
             ..PayloadPlan::default()
         });
         let message = plain.stamp(3, 7).to_vec();

@@ -93,9 +93,9 @@ impl Plan {
 
     /// The part of thread `index` of all threads of all processes: of each endpoint a range of its clients, counted
     /// within the endpoint.
-    pub(crate) fn share(self: &Arc<Self>, index: u32) -> Share {
+    pub(crate) fn share(self: &Arc<Self>, index: u32) -> ThreadPlan {
         let parts = self.threads.max(1) * self.processes.max(1);
-        Share {
+        ThreadPlan {
             plan: Arc::clone(self),
             index,
             parts,
@@ -116,7 +116,7 @@ pub(crate) fn part(total: u32, index: u32, parts: u32) -> Range<u32> {
 
 /// What one thread does of a plan.
 #[derive(Clone, Debug)]
-pub(crate) struct Share {
+pub(crate) struct ThreadPlan {
     pub(crate) plan: Arc<Plan>,
     /// Which of `parts`.
     pub(crate) index: u32,
@@ -125,7 +125,7 @@ pub(crate) struct Share {
     pub(crate) ranges: Vec<Range<u32>>,
 }
 
-impl Share {
+impl ThreadPlan {
     /// This thread's part of something that is so much a second in all.
     pub(crate) fn rate(&self, total: f64) -> f64 {
         total / f64::from(self.parts)

@@ -10,21 +10,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
 
 use crate::clock::{SECOND, now_ns};
-use crate::control::Sums;
-use crate::crew::{Crew, GLANCE, Party, Progress, Stage};
-use crate::ledger::Books;
+use crate::control::TotalProgress;
+use crate::ledger::DeliveryLedger;
 use crate::loads::LoadPlan;
 use crate::plan::Plan;
 use crate::report::model::{
     Connections, GeneratorUse, LostProcess, Machine, Messages, Report, SCHEMA, ServerUse,
 };
 use crate::report::units::time;
+use crate::resource_usage::{self, ProcessUsage};
 use crate::script::ScriptRun;
 use crate::tally::Tally;
-use crate::watch::{self, Usage};
+use crate::thread_group::{Generators, POLL_INTERVAL, RunProgress, RunStage, ThreadGroup};
 
 /// What surrounds a run.
-pub struct Around<'a> {
+pub struct RunControl<'a> {
     /// The server's process, if it is known.
     pub pid: Option<u32>,
     /// Interrupts so far: one ends the measurement, a second all waiting.
@@ -35,15 +35,15 @@ pub struct Around<'a> {
     pub hold_ns: u64,
     /// The program that becomes a member of a run in several processes, with its arguments: it has to call
     /// [`serve`](crate::member::serve).
-    pub member: Option<Command>,
+    pub worker_args: Option<Command>,
     /// Told now and then how it goes.
-    pub progress: &'a mut dyn FnMut(Progress),
+    pub progress: &'a mut dyn FnMut(RunProgress),
 }
 
-/// Whether there is a process with this number that has not ended: what [`Around::pid`] has to be.
+/// Whether there is a process with this number that has not ended: what [`RunControl::pid`] has to be.
 #[must_use]
 pub fn is_running(pid: u32) -> bool {
-    watch::is_running(pid)
+    resource_usage::is_running(pid)
 }
 
 /// Why there is no report.
@@ -76,12 +76,12 @@ impl From<io::Error> for RunError {
 ///
 /// # Errors
 /// See [`RunError`]. What servers do wrong is no error but part of the report.
-pub fn run(plan: Plan, mut around: Around<'_>) -> Result<Report, RunError> {
+pub fn run(plan: Plan, mut around: RunControl<'_>) -> Result<Report, RunError> {
     let plan = Arc::new(plan);
-    let own_before = watch::own_rss_bytes();
-    let (pid, member) = (around.pid, around.member.take());
-    let course = Course::follow(around, plan.warmup_ns, || {
-        Party::muster(&plan, member.as_ref())
+    let own_before = resource_usage::own_rss_bytes();
+    let (pid, member) = (around.pid, around.worker_args.take());
+    let course = FinishedRun::follow(around, plan.warmup_ns, || {
+        Generators::spawn(&plan, member.as_ref())
     })?;
     let tally = &course.tally;
     let seconds = measured_seconds(&plan, &course);
@@ -97,7 +97,7 @@ pub fn run(plan: Plan, mut around: Around<'_>) -> Result<Report, RunError> {
         target.authority,
         target.path.as_str()
     );
-    report.connections.time_wait = Some(watch::time_wait(&addresses));
+    report.connections.time_wait = Some(resource_usage::time_wait(&addresses));
     report.messages.rate_reached = rate_reached(&plan, tally);
     let is_unstamped_echo =
         matches!(plan.load, LoadPlan::Echo(_)) && plan.load.is_stamped() == Some(false);
@@ -118,10 +118,10 @@ pub fn run(plan: Plan, mut around: Around<'_>) -> Result<Report, RunError> {
 ///
 /// # Errors
 /// See [`RunError`].
-pub fn run_script(run: &Arc<ScriptRun>, around: Around<'_>) -> Result<Report, RunError> {
+pub fn run_script(run: &Arc<ScriptRun>, around: RunControl<'_>) -> Result<Report, RunError> {
     let pid = around.pid;
-    let course = Course::follow(around, run.plan().warmup_ns, || {
-        Ok(Party::Script(Arc::clone(run)))
+    let course = FinishedRun::follow(around, run.plan().warmup_ns, || {
+        Ok(Generators::Script(Arc::clone(run)))
     })?;
     let length_ns = course.ended_ns.saturating_sub(course.from_ns);
     let length_ns = length_ns.clamp(1, run.plan().duration_ns);
@@ -135,7 +135,7 @@ pub fn run_script(run: &Arc<ScriptRun>, around: Around<'_>) -> Result<Report, Ru
 }
 
 /// A run that is over.
-struct Course {
+struct FinishedRun {
     tally: Tally,
     lost: Vec<LostProcess>,
     interrupted: bool,
@@ -144,19 +144,19 @@ struct Course {
     from_ns: u64,
     ended_ns: u64,
     /// What the server used before the run, and when the measured time began and ended.
-    server: Option<[Usage; 3]>,
+    server: Option<[ProcessUsage; 3]>,
     /// The tester's resident memory with all connections open.
     own_open_bytes: u64,
 }
 
-impl Course {
+impl FinishedRun {
     /// Follows a run from its first connect to its end.
     fn follow(
-        around: Around<'_>,
+        around: RunControl<'_>,
         warmup_ns: u64,
-        muster: impl FnOnce() -> io::Result<Party>,
+        muster: impl FnOnce() -> io::Result<Generators>,
     ) -> Result<Self, RunError> {
-        let usage = |pid: u32| Usage::of(pid).ok_or(RunError::NoProcess(pid));
+        let usage = |pid: u32| ProcessUsage::of(pid).ok_or(RunError::NoProcess(pid));
         let before = around.pid.map(usage).transpose()?;
         let mut watcher = Watcher {
             around,
@@ -165,7 +165,7 @@ impl Course {
             is_stopped: false,
             since_ns: now_ns(),
             began_ns: now_ns(),
-            stage: Stage::Connecting,
+            stage: RunStage::Connecting,
         };
         if watcher.around.hold_ns > 0 {
             watcher.party.hold(true);
@@ -176,20 +176,20 @@ impl Course {
             // There is nothing to measure.
             watcher.party.stop();
         }
-        let start = Crew::soon();
+        let start = ThreadGroup::soon();
         watcher.party.start_at(start);
         let from_ns = start + warmup_ns;
-        watcher.enter(Stage::WarmingUp);
+        watcher.enter(RunStage::WarmingUp);
         watcher.wait_until(|sums, now| sums.done || now >= from_ns);
-        let began = watcher.around.pid.and_then(Usage::of);
+        let began = watcher.around.pid.and_then(ProcessUsage::of);
         let own_began = watcher.own_usage();
-        watcher.enter(Stage::Measuring);
+        watcher.enter(RunStage::Measuring);
         watcher.wait_until(|sums, _| sums.done);
         let ended_ns = now_ns();
-        let mut ended = watcher.around.pid.and_then(Usage::of);
+        let mut ended = watcher.around.pid.and_then(ProcessUsage::of);
         let own_ended = watcher.own_usage();
-        let own_open_bytes = watch::own_rss_bytes();
-        watcher.enter(Stage::Finishing);
+        let own_open_bytes = resource_usage::own_rss_bytes();
+        watcher.enter(RunStage::Finishing);
         if watcher.around.hold_ns > 0 {
             let until = ended_ns.saturating_add(watcher.around.hold_ns);
             let stops = watcher.stops;
@@ -198,8 +198,8 @@ impl Course {
             watcher.stops = watcher.stops.min(stops);
             watcher.party.hold(false);
             // What connections need that have come to rest.
-            let held = watcher.around.pid.and_then(Usage::of);
-            ended = ended.zip(held).map(|(ended, held)| Usage {
+            let held = watcher.around.pid.and_then(ProcessUsage::of);
+            ended = ended.zip(held).map(|(ended, held)| ProcessUsage {
                 rss_bytes: held.rss_bytes,
                 ..ended
             });
@@ -207,7 +207,7 @@ impl Course {
         let interrupted = watcher.stops > 0;
         let stopped = watcher.is_stopped;
         watcher.wait_until(|sums, _| sums.finished);
-        let (mut tally, lost) = watcher.party.dismiss()?;
+        let (mut tally, lost) = watcher.party.join()?;
         if let (Some(began), Some(ended)) = (own_began, own_ended) {
             tally.cpu_ns = ended.cpu_ns.saturating_sub(began.cpu_ns);
             tally.cpu_ns_max = ended.busiest_ns(&began);
@@ -243,30 +243,32 @@ impl Course {
 }
 
 struct Watcher<'a> {
-    around: Around<'a>,
-    party: Party,
+    around: RunControl<'a>,
+    party: Generators,
     stops: usize,
     is_stopped: bool,
-    stage: Stage,
+    stage: RunStage,
     since_ns: u64,
     began_ns: u64,
 }
 
 impl Watcher<'_> {
     /// What this process has used; `None` where its threads count for themselves.
-    fn own_usage(&self) -> Option<Usage> {
-        let is_script = matches!(self.party, Party::Script(_));
-        is_script.then(|| Usage::of(std::process::id())).flatten()
+    fn own_usage(&self) -> Option<ProcessUsage> {
+        let is_script = matches!(self.party, Generators::Script(_));
+        is_script
+            .then(|| ProcessUsage::of(std::process::id()))
+            .flatten()
     }
 
-    fn enter(&mut self, stage: Stage) {
+    fn enter(&mut self, stage: RunStage) {
         self.stage = stage;
         self.since_ns = now_ns();
     }
 
     /// Waits for something, passes interrupts on, and tells how it goes. An interrupt ends the waiting for
     /// connections, and any holding of them.
-    fn wait_until(&mut self, is: impl Fn(Sums, u64) -> bool) {
+    fn wait_until(&mut self, is: impl Fn(TotalProgress, u64) -> bool) {
         loop {
             let sums = self.party.sums();
             if is(sums, now_ns()) {
@@ -281,11 +283,11 @@ impl Watcher<'_> {
                 self.is_stopped = true;
                 self.party.stop();
             }
-            let is_held = self.stage == Stage::Finishing && !sums.finished;
-            if self.stops > before && (self.stage == Stage::Connecting || is_held) {
+            let is_held = self.stage == RunStage::Finishing && !sums.finished;
+            if self.stops > before && (self.stage == RunStage::Connecting || is_held) {
                 return;
             }
-            (self.around.progress)(Progress {
+            (self.around.progress)(RunProgress {
                 asked: sums.asked,
                 opened: sums.opened,
                 failed: sums.failed,
@@ -296,13 +298,13 @@ impl Watcher<'_> {
                 for_ns: now_ns() - self.since_ns,
                 elapsed_ns: now_ns() - self.began_ns,
             });
-            thread::sleep(GLANCE);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
 /// What was planned, or what it took.
-fn measured_seconds(plan: &Plan, course: &Course) -> f64 {
+fn measured_seconds(plan: &Plan, course: &FinishedRun) -> f64 {
     let from_ns = course.from_ns;
     let from = match plan.duration_ns {
         Some(_) => from_ns,
@@ -334,7 +336,7 @@ fn refuse_latencies(report: &mut Report, tally: &Tally) {
 }
 
 fn assemble(tally: &Tally, seconds: f64) -> Report {
-    let (cpu, kernel) = watch::machine();
+    let (cpu, kernel) = resource_usage::machine();
     let all_open_ns = tally
         .first_connect_ns
         .zip(tally.settled_ns)
@@ -380,7 +382,7 @@ fn assemble(tally: &Tally, seconds: f64) -> Report {
         histogram: tally.latency.times.buckets(),
         distribution: tally.latency.times.distribution(),
         timeline: tally.latency.timeline(seconds),
-        ledger: tally.books.as_ref().map(Books::settle),
+        ledger: tally.books.as_ref().map(DeliveryLedger::reconcile),
         http: tally.http.clone(),
         steps: tally.steps.clone(),
         generator: GeneratorUse {
@@ -417,7 +419,7 @@ fn server_use(
     pid: u32,
     tally: &Tally,
     seconds: f64,
-    [before, began, ended]: &[Usage; 3],
+    [before, began, ended]: &[ProcessUsage; 3],
 ) -> ServerUse {
     let cpu_ns = ended.cpu_ns.saturating_sub(began.cpu_ns);
     let grown = ended.rss_bytes.saturating_sub(before.rss_bytes);

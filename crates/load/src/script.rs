@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use parking_lot::Mutex;
 
 use crate::clock::{SECOND, now_ns};
-use crate::control::Sums;
+use crate::control::TotalProgress;
 use crate::latency::Times;
 use crate::plan::part;
 use crate::report::model::{Action, ScriptTally};
-use crate::tally::{Cause, Fault, Tally};
+use crate::tally::{ErrorCase, ErrorCause, Tally};
 
 /// Different names of actions in a run.
 const NAMES_MAX: usize = 1000;
@@ -54,12 +54,12 @@ pub struct ScriptRun {
     is_aborted: AtomicBool,
     begun_users: AtomicU64,
     under_way: AtomicU64,
-    parts: Vec<Mutex<Part>>,
+    parts: Vec<Mutex<ThreadScriptTally>>,
 }
 
 /// What one thread has counted.
 #[derive(Debug, Default)]
-struct Part {
+struct ThreadScriptTally {
     tally: Tally,
     sessions: u64,
     sessions_failed: u64,
@@ -169,7 +169,7 @@ impl ScriptRun {
         let is_within = (from_ns..until_ns).contains(&now_ns);
         let at_ns = now_ns.saturating_sub(from_ns);
         let mut part = self.parts[thread as usize].lock();
-        let Part { tally, actions, .. } = &mut *part;
+        let ThreadScriptTally { tally, actions, .. } = &mut *part;
         let is_full = actions.len() >= NAMES_MAX && !actions.contains_key(name);
         let name = if is_full { "(others)" } else { name };
         let timed = match actions.get_mut(name) {
@@ -179,7 +179,10 @@ impl ScriptRun {
         if let Some(error) = error {
             timed.failed += 1;
             timed.example.get_or_insert_with(|| error.to_owned());
-            tally.fault(&Fault::new(Cause::Script, format!("{name}: {error}")));
+            tally.fault(&ErrorCase::new(
+                ErrorCause::Script,
+                format!("{name}: {error}"),
+            ));
             if is_within {
                 tally.latency.error(at_ns);
             }
@@ -205,7 +208,7 @@ impl ScriptRun {
         part.sessions += u64::from(is_well && is_measured);
         part.sessions_failed += u64::from(!is_well);
         if let Some(error) = error {
-            part.tally.fault(&Fault::new(Cause::Script, error));
+            part.tally.fault(&ErrorCase::new(ErrorCause::Script, error));
         }
     }
 
@@ -233,20 +236,20 @@ impl ScriptRun {
         }
     }
 
-    pub(crate) fn sums(&self, now_ns: u64) -> Sums {
+    pub(crate) fn sums(&self, now_ns: u64) -> TotalProgress {
         let until_ns = self.until_ns();
         let is_done = now_ns >= until_ns;
         let is_late = now_ns >= until_ns.saturating_add(self.plan.grace_ns);
         let is_quiet = self.under_way.load(SeqCst) == 0;
         let is_aborted = self.is_aborted.load(SeqCst);
         let begun_users = self.begun_users.load(Relaxed);
-        let mut sums = Sums {
+        let mut sums = TotalProgress {
             ready: true,
             done: is_done,
             finished: is_done && (is_quiet || is_late || is_aborted),
             asked: u64::from(self.plan.users),
             opened: begun_users,
-            ..Sums::default()
+            ..TotalProgress::default()
         };
         let at_ns = now_ns.saturating_sub(self.measured_from_ns());
         for part in &self.parts {
@@ -268,7 +271,7 @@ impl ScriptRun {
         all.opened = self.begun_users.load(Relaxed);
         all.unanswered = self.under_way.load(SeqCst);
         let words = "an action did not end in time";
-        all.faults(&Fault::new(Cause::TimedOut, words), all.unanswered);
+        all.faults(&ErrorCase::new(ErrorCause::TimedOut, words), all.unanswered);
         all
     }
 

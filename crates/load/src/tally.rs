@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use veche_net::CloseReason;
 
 use crate::latency::{Recorder, Times};
-use crate::ledger::Books;
+use crate::ledger::DeliveryLedger;
 use crate::report::model::{Errors, HttpTally, Step};
 
 /// Why something went wrong. The causes that a report tells apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Cause {
+pub(crate) enum ErrorCause {
     Refused,
     TimedOut,
     Reset,
@@ -26,7 +26,7 @@ pub(crate) enum Cause {
     Script,
 }
 
-impl Cause {
+impl ErrorCause {
     /// Its name in a report.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -47,13 +47,13 @@ impl Cause {
 
 /// A cause, and the case in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
-    pub(crate) cause: Cause,
+pub(crate) struct ErrorCase {
+    pub(crate) cause: ErrorCause,
     pub(crate) words: String,
 }
 
-impl Fault {
-    pub(crate) fn new(cause: Cause, words: impl Into<String>) -> Self {
+impl ErrorCase {
+    pub(crate) fn new(cause: ErrorCause, words: impl Into<String>) -> Self {
         Self {
             cause,
             words: words.into(),
@@ -61,17 +61,18 @@ impl Fault {
     }
 }
 
-impl From<CloseReason> for Fault {
+impl From<CloseReason> for ErrorCase {
     fn from(reason: CloseReason) -> Self {
         match reason {
-            CloseReason::Asked => Self::new(Cause::Closed, "the connection was closed"),
-            CloseReason::Reset => Self::new(Cause::Reset, "the connection was reset"),
-            CloseReason::Refused => {
-                Self::new(Cause::Refused, "connection refused: nobody listens there")
-            }
-            CloseReason::TimedOut => Self::new(Cause::TimedOut, "the network gave up"),
+            CloseReason::Requested => Self::new(ErrorCause::Closed, "the connection was closed"),
+            CloseReason::Reset => Self::new(ErrorCause::Reset, "the connection was reset"),
+            CloseReason::Refused => Self::new(
+                ErrorCause::Refused,
+                "connection refused: nobody listens there",
+            ),
+            CloseReason::TimedOut => Self::new(ErrorCause::TimedOut, "the network gave up"),
             CloseReason::Error(errno) => Self::new(
-                Cause::System,
+                ErrorCause::System,
                 std::io::Error::from_raw_os_error(errno).to_string(),
             ),
         }
@@ -104,15 +105,15 @@ pub(crate) struct Tally {
     pub(crate) late: u64,
     pub(crate) lost: u64,
     pub(crate) unanswered: u64,
-    pub(crate) faults: BTreeMap<Cause, u64>,
-    pub(crate) examples: BTreeMap<Cause, String>,
+    pub(crate) faults: BTreeMap<ErrorCause, u64>,
+    pub(crate) examples: BTreeMap<ErrorCause, String>,
     pub(crate) latency: Recorder,
     pub(crate) handshake: Times,
     /// When the first connect began, and when the last connection was open or had failed.
     pub(crate) first_connect_ns: Option<u64>,
     pub(crate) settled_ns: Option<u64>,
     pub(crate) http: Option<HttpTally>,
-    pub(crate) books: Option<Books>,
+    pub(crate) books: Option<DeliveryLedger>,
     pub(crate) steps: Vec<Step>,
     /// Of the busiest thread, and of all.
     pub(crate) cpu_ns_max: u64,
@@ -129,12 +130,12 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn fault(&mut self, fault: &Fault) {
+    pub(crate) fn fault(&mut self, fault: &ErrorCase) {
         self.faults(fault, 1);
     }
 
     /// Counts a fault so many times; none is no fault.
-    pub(crate) fn faults(&mut self, fault: &Fault, count: u64) {
+    pub(crate) fn faults(&mut self, fault: &ErrorCase, count: u64) {
         if count == 0 {
             return;
         }
@@ -207,17 +208,17 @@ impl Tally {
     pub(crate) fn errors(&self) -> Errors {
         let count = |cause| self.faults.get(&cause).copied().unwrap_or_default();
         Errors {
-            refused: count(Cause::Refused),
-            timed_out: count(Cause::TimedOut),
-            reset: count(Cause::Reset),
-            closed: count(Cause::Closed),
-            bad_handshake: count(Cause::BadHandshake),
-            tls: count(Cause::Tls),
-            bad_protocol: count(Cause::BadProtocol),
-            wrong_answer: count(Cause::WrongAnswer),
-            bad_response: count(Cause::BadResponse),
-            system: count(Cause::System),
-            script: count(Cause::Script),
+            refused: count(ErrorCause::Refused),
+            timed_out: count(ErrorCause::TimedOut),
+            reset: count(ErrorCause::Reset),
+            closed: count(ErrorCause::Closed),
+            bad_handshake: count(ErrorCause::BadHandshake),
+            tls: count(ErrorCause::Tls),
+            bad_protocol: count(ErrorCause::BadProtocol),
+            wrong_answer: count(ErrorCause::WrongAnswer),
+            bad_response: count(ErrorCause::BadResponse),
+            system: count(ErrorCause::System),
+            script: count(ErrorCause::Script),
             examples: self
                 .examples
                 .iter()

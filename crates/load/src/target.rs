@@ -225,9 +225,9 @@ impl Template {
 /// Bytes of any kind in which `{i}` stands for the number of the client, from 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Body(Vec<u8>);
+pub struct BodyTemplate(Vec<u8>);
 
-impl Body {
+impl BodyTemplate {
     const NUMBER: &[u8] = b"{i}";
 
     /// Any bytes are one.
@@ -313,9 +313,9 @@ mod tests {
 
     #[test]
     fn numbers_in_a_body() {
-        let body = Body::new(b"\xff{i}, {i} and {i".to_vec());
+        let body = BodyTemplate::new(b"\xff{i}, {i} and {i".to_vec());
         assert!(!body.is_plain());
         assert_eq!(body.fill(12), b"\xff12, 12 and {i");
-        assert!(Body::new(b"{ i }".to_vec()).is_plain());
+        assert!(BodyTemplate::new(b"{ i }".to_vec()).is_plain());
     }
 }

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
-use veche_files::{Owner, Place, Writing};
+use veche_files::{Owner, PinnedPath, WriteOptions};
 
 use crate::settings::Rotation;
 use crate::sink::Output;
@@ -80,7 +80,7 @@ impl LogFile {
     /// Whether the open file is the one that has the name.
     fn is_in_place(&self) -> io::Result<bool> {
         let ours = self.file.metadata()?;
-        Ok(Place::of(&self.path)?.identity()? == Some((ours.dev(), ours.ino())))
+        Ok(PinnedPath::open(&self.path)?.identity()? == Some((ours.dev(), ours.ino())))
     }
 }
 
@@ -119,14 +119,14 @@ fn open(path: &Path, owner: Option<Owner>) -> io::Result<File> {
     if let Some(output) = standard(path) {
         return Ok(output?.into());
     }
-    let how = Writing::new(MODE).append();
+    let how = WriteOptions::new(MODE).append();
     let how = owner.map_or(how, |owner| how.owned_by(owner));
     Ok(how.open(path)?.file)
 }
 
 /// `log` becomes `log.1`, which becomes `log.2`; the one after the `keep`th goes.
 fn shift(path: &Path, keep: u32) -> io::Result<()> {
-    let place = Place::of(path)?;
+    let place = PinnedPath::open(path)?;
     let name = path.file_name().unwrap_or_default();
     // Only as far as there are files, so that a large `keep` costs nothing.
     let mut last = 0;

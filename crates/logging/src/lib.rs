@@ -10,11 +10,11 @@
 #![forbid(unsafe_code)]
 
 mod file;
+mod log_throttle;
 mod panics;
-mod seldom;
 mod settings;
-mod short;
 mod sink;
+mod terminal_format;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,9 +32,9 @@ use veche_files::Owner;
 
 use self::file::LogFile;
 pub use self::file::{MODE as FILE_MODE, standard};
-pub use self::seldom::Seldom;
-pub use self::settings::{Log, LogFormat, LogLevel, Rotation};
-use self::sink::{Lines, Sink};
+pub use self::log_throttle::LogThrottle;
+pub use self::settings::{LogFormat, LogLevel, LogSettings, Rotation};
+use self::sink::{LineWriter, LogSink};
 
 /// Why there are no logs.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +57,7 @@ pub enum LogError {
 
 /// The running logs; dropping it writes out what waits.
 pub struct Logs {
-    sink: Arc<Sink>,
+    sink: Arc<LogSink>,
     level: reload::Handle<LevelFilter, Registry>,
 }
 
@@ -68,7 +68,7 @@ pub struct Output(Box<dyn sink::Output>);
 ///
 /// # Errors
 /// The file can't be opened.
-pub fn open(log: &Log, owner: Option<Owner>) -> Result<Output, LogError> {
+pub fn open(log: &LogSettings, owner: Option<Owner>) -> Result<Output, LogError> {
     let Some(path) = &log.file else {
         return Ok(standard_error(log.format));
     };
@@ -77,7 +77,7 @@ pub fn open(log: &Log, owner: Option<Owner>) -> Result<Output, LogError> {
 
 fn standard_error(format: LogFormat) -> Output {
     match format {
-        LogFormat::Short => Output(Box::new(short::Terminal::new())),
+        LogFormat::Short => Output(Box::new(terminal_format::TerminalFormat::new())),
         LogFormat::Text | LogFormat::Json => Output(Box::new(io::stderr())),
     }
 }
@@ -107,7 +107,7 @@ pub fn nowhere() -> Output {
 }
 
 /// A log beside the server's: whole lines, made by somebody else.
-pub struct Appender(Arc<Sink>);
+pub struct Appender(Arc<LogSink>);
 
 impl Appender {
     /// With a thread of its own, which lives as long as the process.
@@ -115,7 +115,7 @@ impl Appender {
     /// # Errors
     /// The system has no thread for it.
     pub fn start(output: Output) -> Result<Self, LogError> {
-        let sink = Arc::new(Sink::silent());
+        let sink = Arc::new(LogSink::silent());
         sink.start(output.0).map_err(LogError::Thread)?;
         Ok(Self(sink))
     }
@@ -151,7 +151,7 @@ impl Appender {
 ///
 /// # Errors
 /// There are no logs, for one of the reasons of [`LogError`].
-pub fn start(log: &Log, owner: Option<Owner>) -> Result<Logs, LogError> {
+pub fn start(log: &LogSettings, owner: Option<Owner>) -> Result<Logs, LogError> {
     start_with(log, open(log, owner)?)
 }
 
@@ -159,7 +159,7 @@ pub fn start(log: &Log, owner: Option<Owner>) -> Result<Logs, LogError> {
 ///
 /// # Errors
 /// Logs were started twice, or the system has no thread for them.
-pub fn start_or_stderr(log: &Log, owner: Option<Owner>) -> Result<Logs, LogError> {
+pub fn start_or_stderr(log: &LogSettings, owner: Option<Owner>) -> Result<Logs, LogError> {
     match open(log, owner) {
         Ok(output) => start_with(log, output),
         Err(error) => {
@@ -170,17 +170,17 @@ pub fn start_or_stderr(log: &Log, owner: Option<Owner>) -> Result<Logs, LogError
     }
 }
 
-fn start_with(log: &Log, output: Output) -> Result<Logs, LogError> {
-    let sink = Arc::new(Sink::new(log.format == LogFormat::Json));
+fn start_with(log: &LogSettings, output: Output) -> Result<Logs, LogError> {
+    let sink = Arc::new(LogSink::new(log.format == LogFormat::Json));
     let is_short = log.format == LogFormat::Short;
     let (level_layer, level) = reload::Layer::new(filter(log.level));
     let lines = fmt::layer()
         .with_ansi(false)
-        .event_format(AnyFormat::new(&sink, is_short))
-        .with_writer(Lines(Arc::clone(&sink)));
+        .event_format(LineFormat::new(&sink, is_short))
+        .with_writer(LineWriter(Arc::clone(&sink)));
     tracing_subscriber::registry()
         .with(level_layer)
-        .with(is_short.then(|| filter_fn(short::is_shown)))
+        .with(is_short.then(|| filter_fn(terminal_format::is_shown)))
         .with(lines)
         .try_init()
         .map_err(|_| LogError::Twice)?;
@@ -202,7 +202,7 @@ fn filter(level: LogLevel) -> LevelFilter {
 
 impl Logs {
     /// Goes on with the level and format of `log`, in `output`, which [`open`] made of it.
-    pub fn switch(&self, log: &Log, output: Output) {
+    pub fn switch(&self, log: &LogSettings, output: Output) {
         // Fails only when the subscriber is gone, which lives as long as the process.
         let _ = self.level.reload(filter(log.level));
         self.sink.switch(log.format == LogFormat::Json, output.0);
@@ -222,7 +222,7 @@ impl Logs {
 
 /// The server's log as the rest of the process sees it; empty without logs.
 #[derive(Clone, Default)]
-pub struct ServerLog(Option<Arc<Sink>>);
+pub struct ServerLog(Option<Arc<LogSink>>);
 
 impl ServerLog {
     /// Lines lost since the start.
@@ -260,16 +260,16 @@ impl Drop for Logs {
 }
 
 /// Text or JSON, as the sink says at the moment.
-struct AnyFormat {
-    sink: Arc<Sink>,
+struct LineFormat {
+    sink: Arc<LogSink>,
     /// Text is short.
     is_short: bool,
     text: format::Format,
     json: format::Format<format::Json>,
 }
 
-impl AnyFormat {
-    fn new(sink: &Arc<Sink>, is_short: bool) -> Self {
+impl LineFormat {
+    fn new(sink: &Arc<LogSink>, is_short: bool) -> Self {
         let json = format::json()
             .flatten_event(true)
             .with_current_span(false)
@@ -283,7 +283,7 @@ impl AnyFormat {
     }
 }
 
-impl<S, N> FormatEvent<S, N> for AnyFormat
+impl<S, N> FormatEvent<S, N> for LineFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -297,7 +297,7 @@ where
         if self.sink.is_json() {
             self.json.format_event(context, writer, event)
         } else if self.is_short {
-            short::format(context, writer, event)
+            terminal_format::format(context, writer, event)
         } else {
             self.text.format_event(context, writer, event)
         }

@@ -11,16 +11,16 @@ use std::{process, thread};
 
 use tracing::{Level, enabled, error};
 
-use super::sink::Sink;
+use super::sink::LogSink;
 
 /// The target of these lines.
 const TARGET: &str = "veche::logging::panics";
 
 /// Has every panic of the process logged, and end it, from now on.
-pub(super) fn log(sink: Arc<Sink>) {
+pub(super) fn log(sink: Arc<LogSink>) {
     let standard = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
-        if Sink::is_writer() || !enabled!(target: TARGET, Level::ERROR) {
+        if LogSink::is_writer() || !enabled!(target: TARGET, Level::ERROR) {
             standard(info);
         } else {
             tell(info);
@@ -54,7 +54,7 @@ mod tests {
     use std::process::{Command, Output};
 
     use super::*;
-    use crate::{Log, LogFormat, LogLevel};
+    use crate::{LogFormat, LogLevel, LogSettings};
 
     const TELLS: &str = "VECHE_TEST_PANIC";
 
@@ -68,7 +68,7 @@ mod tests {
         let told = told.into_string().expect("text");
         let (level, file) = told.split_once(' ').expect("two words");
         let _logs = crate::start(
-            &Log {
+            &LogSettings {
                 level: if level == "off" {
                     LogLevel::Off
                 } else {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// What is logged, how and to where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Log {
+pub struct LogSettings {
     /// What is important enough
     pub level: LogLevel,
     /// Text or JSON
@@ -52,7 +52,7 @@ pub enum LogFormat {
     Short,
 }
 
-impl Log {
+impl LogSettings {
     /// The same as `veche dev` has it: short where it goes to the terminal and the file asks for nothing else.
     #[must_use]
     pub fn for_dev(&self, is_dev: bool) -> Self {

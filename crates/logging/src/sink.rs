@@ -47,7 +47,7 @@ impl Output for io::Stderr {}
 impl Output for io::Sink {}
 
 /// See the module.
-pub(super) struct Sink {
+pub(super) struct LogSink {
     json: AtomicBool,
     /// What it has to say itself stands among its lines; else it goes to the server's log.
     speaks: bool,
@@ -60,7 +60,7 @@ pub(super) struct Sink {
 #[derive(Default)]
 struct State {
     waiting: Vec<u8>,
-    recent: Recent,
+    recent: RecentLines,
     /// And how much of what waits is still for the one before.
     next_output: Option<(usize, Box<dyn Output>)>,
     /// To be done before the next write.
@@ -73,13 +73,13 @@ struct State {
 
 /// The last lines, as they were written.
 #[derive(Default)]
-struct Recent {
+struct RecentLines {
     lines: VecDeque<Box<str>>,
     /// Of all that there were.
     count: u64,
 }
 
-impl Recent {
+impl RecentLines {
     fn push(&mut self, line: &[u8]) {
         if self.lines.len() == RECENT_LINES_MAX {
             self.lines.pop_front();
@@ -97,7 +97,7 @@ impl State {
     }
 }
 
-impl Sink {
+impl LogSink {
     /// Of the server's log.
     pub(super) fn new(json: bool) -> Self {
         Self {
@@ -160,7 +160,7 @@ impl Sink {
     /// The last lines without so many first ones of all that there were, and how many there were.
     pub(super) fn recent(&self, after: u64) -> (Vec<Box<str>>, u64) {
         let state = self.state.lock();
-        let Recent { lines, count } = &state.recent;
+        let RecentLines { lines, count } = &state.recent;
         let gone = count - lines.len() as u64;
         // Whoever knows of more than there were speaks of another process.
         let after = if after > *count { 0 } else { after };
@@ -238,7 +238,7 @@ impl Sink {
                 rotates = true;
             }
             if dropped > 0 && self.speaks {
-                self.tell_dropped(dropped, &mut batch);
+                self.report_dropped(dropped, &mut batch);
             }
             let written = output.write_all(&batch).and_then(|()| output.flush());
             if written.is_err() {
@@ -256,7 +256,7 @@ impl Sink {
         }
     }
 
-    fn tell_dropped(&self, dropped: u64, batch: &mut Vec<u8>) {
+    fn report_dropped(&self, dropped: u64, batch: &mut Vec<u8>) {
         let line = if self.is_json() {
             json!({"level": "WARN", "target": TARGET, "message": "log lines dropped", "dropped": dropped})
                 .to_string()
@@ -325,9 +325,9 @@ fn escape(line: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Hands each event's line, which the layer writes in one piece, to the sink.
-pub(super) struct Lines(pub(super) Arc<Sink>);
+pub(super) struct LineWriter(pub(super) Arc<LogSink>);
 
-impl<'a> MakeWriter<'a> for Lines {
+impl<'a> MakeWriter<'a> for LineWriter {
     type Writer = Line<'a>;
 
     fn make_writer(&'a self) -> Line<'a> {
@@ -335,7 +335,7 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-pub(super) struct Line<'a>(&'a Sink);
+pub(super) struct Line<'a>(&'a LogSink);
 
 impl Write for Line<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn the_last_lines_are_kept_and_told_once() {
-        let sink = Sink::new(false);
+        let sink = LogSink::new(false);
         assert_eq!(sink.recent(0), (Vec::new(), 0));
         for line in ["one\n", "two\x1b\n"] {
             sink.push(line.as_bytes());
@@ -455,7 +455,7 @@ mod tests {
     #[test]
     fn lines_that_could_not_be_written_are_counted_and_told_with_the_next() {
         let written = Arc::new(Mutex::new(Vec::new()));
-        let sink = Arc::new(Sink::new(false));
+        let sink = Arc::new(LogSink::new(false));
         sink.push(b"one\n");
         sink.push(b"two\n");
         let output = Full {
@@ -480,7 +480,7 @@ mod tests {
             let_go: Arc::clone(&let_go),
             written: Arc::clone(&written),
         };
-        let sink = Arc::new(Sink::new(false));
+        let sink = Arc::new(LogSink::new(false));
         let held = let_go.lock();
         sink.start(Box::new(output)).expect("a thread");
         sink.push(b"first\n");

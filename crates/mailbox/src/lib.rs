@@ -8,13 +8,13 @@
 //!
 //! The crate does not know what mail means, except its [`Class`].
 
-mod bell;
 mod lane;
 mod mailbox;
 #[cfg(all(test, feature = "model"))]
 mod model_tests;
 mod sync;
 mod wake;
+mod wake_flag;
 
 pub use lane::Class;
 pub use mailbox::{Full, Mailbox, Options};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::Wake;
-use crate::bell::Bell;
 use crate::lane::{Class, Lane};
+use crate::wake_flag::WakeFlag;
 
 /// The limits of each lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ struct Mesh<T> {
     workers: usize,
     /// Lane from `a` to `b` at `a * workers + b`.
     lanes: Vec<Lane<T>>,
-    bells: Vec<Bell>,
+    wake_flags: Vec<WakeFlag>,
 }
 
 impl<T> Mesh<T> {
@@ -79,7 +79,7 @@ pub struct Mailbox<T> {
     /// Batches taken from the lanes, by sender.
     incoming: Vec<VecDeque<T>>,
     /// Mail in `incoming`, and the sender whose turn it is.
-    held: usize,
+    incoming_count: usize,
     cursor: usize,
 }
 
@@ -92,7 +92,7 @@ impl<T> Mailbox<T> {
         let mesh = Arc::new(Mesh {
             workers,
             lanes: (0..workers * workers).map(|_| Lane::new()).collect(),
-            bells: (0..workers).map(|_| Bell::default()).collect(),
+            wake_flags: (0..workers).map(|_| WakeFlag::default()).collect(),
         });
         (0..workers)
             .map(|me| Self {
@@ -109,7 +109,7 @@ impl<T> Mailbox<T> {
                     .collect(),
                 dirty: Vec::with_capacity(workers),
                 incoming: (0..workers).map(|_| VecDeque::new()).collect(),
-                held: 0,
+                incoming_count: 0,
                 cursor: 0,
             })
             .collect()
@@ -118,7 +118,7 @@ impl<T> Mailbox<T> {
     /// Sets what ends this end's wait. Once, before the first
     /// [`sleep`](Self::sleep); mail posted earlier is not lost.
     pub fn attach(&self, wake: impl Wake + 'static) {
-        self.mesh.bells[self.me].attach(Box::new(wake));
+        self.mesh.wake_flags[self.me].attach(Box::new(wake));
     }
 
     /// Which end this is.
@@ -195,7 +195,7 @@ impl<T> Mailbox<T> {
             self.mesh
                 .lane(self.me, to)
                 .push(&mut outgoing.batch, control);
-            self.mesh.bells[to].ring();
+            self.mesh.wake_flags[to].notify();
         }
     }
 
@@ -203,12 +203,12 @@ impl<T> Mailbox<T> {
     /// posts; a sender's batch is finished before the next one's begins.
     #[inline]
     pub fn pop(&mut self) -> Option<(usize, T)> {
-        if self.held == 0 && !self.collect() {
+        if self.incoming_count == 0 && !self.collect() {
             return None;
         }
         loop {
             if let Some(mail) = self.incoming[self.cursor].pop_front() {
-                self.held -= 1;
+                self.incoming_count -= 1;
                 return Some((self.cursor, mail));
             }
             self.cursor = (self.cursor + 1) % self.mesh.workers;
@@ -217,16 +217,16 @@ impl<T> Mailbox<T> {
 
     /// Takes over what waits in the lanes, if the bell was rung.
     fn collect(&mut self) -> bool {
-        if !self.mesh.bells[self.me].answer() {
+        if !self.mesh.wake_flags[self.me].take_notified() {
             return false;
         }
         for (from, batch) in self.incoming.iter_mut().enumerate() {
             self.mesh.lane(from, self.me).take(batch);
-            self.held += batch.len();
+            self.incoming_count += batch.len();
         }
         // Not always from worker 0: a flood of its mail would starve the rest.
         self.cursor = (self.cursor + 1) % self.mesh.workers;
-        self.held != 0
+        self.incoming_count != 0
     }
 
     /// A piece of data from `from` is finished: its credit goes back, and
@@ -236,7 +236,7 @@ impl<T> Mailbox<T> {
         let lane = self.mesh.lane(from, self.me);
         lane.finished.fetch_add(1, Ordering::SeqCst);
         if lane.starved.load(Ordering::SeqCst) && lane.starved.swap(false, Ordering::SeqCst) {
-            self.mesh.bells[from].ring();
+            self.mesh.wake_flags[from].notify();
         }
     }
 
@@ -244,13 +244,13 @@ impl<T> Mailbox<T> {
     /// any mail, and any credit that was refused, ends the wait by the wake.
     #[inline]
     pub fn sleep(&mut self) -> bool {
-        self.held == 0 && self.mesh.bells[self.me].sleep()
+        self.incoming_count == 0 && self.mesh.wake_flags[self.me].sleep()
     }
 
     /// The wait is over. Senders need not wake this end any more.
     #[inline]
     pub fn awake(&mut self) {
-        self.mesh.bells[self.me].awake();
+        self.mesh.wake_flags[self.me].awake();
     }
 }
 
@@ -258,7 +258,7 @@ impl<T> fmt::Debug for Mailbox<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mailbox")
             .field("me", &self.me)
-            .field("held", &self.held)
+            .field("held", &self.incoming_count)
             .finish_non_exhaustive()
     }
 }

@@ -132,7 +132,7 @@ fn control_has_a_maximum() {
 }
 
 #[test]
-fn a_wake_only_for_who_sleeps() {
+fn only_sleeping_receivers_are_woken() {
     let (mut a, mut b) = pair(&Options::default());
     let wakes = Counted::default();
     b.attach(wakes.clone());

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use veche_frontends::origin::Pattern;
+use veche_frontends::origin::OriginPattern;
 
-use super::draft::{Draft, listed, quoted};
-use super::namespaces::{self, Around};
+use super::draft::{ConfigDraft, list_literal, string_literal};
+use super::namespaces::{self, NamespaceContext};
 use super::old_names;
 use super::settings::Settings;
 
@@ -46,19 +46,19 @@ const NEEDLESS: [&str; 16] = [
 ];
 
 /// Writes the configuration that means the same.
-pub(super) fn draft(mut settings: Settings) -> Draft {
+pub(super) fn draft(mut settings: Settings) -> ConfigDraft {
     old_names::renew(&mut settings);
-    let mut draft = Draft::default();
+    let mut draft = ConfigDraft::default();
     let api_key = settings.text("http_api.key");
     server(&mut settings, &mut draft);
     let is_apart = listeners(&mut settings, &mut draft);
-    let token = Token::take(&mut settings, CONNECTIONS, &mut draft);
+    let token = TokenSettings::take(&mut settings, CONNECTIONS, &mut draft);
     let has_own_keys = settings.flag("client.subscription_token.enabled");
     let subscription = match has_own_keys {
-        true => Token::take(&mut settings, SUBSCRIPTIONS, &mut draft),
+        true => TokenSettings::take(&mut settings, SUBSCRIPTIONS, &mut draft),
         false => None,
     };
-    let hooks = Hooks::take(&mut settings, &mut draft);
+    let hooks = HookSettings::take(&mut settings, &mut draft);
     let has_tokens = token.is_some();
     let identity = identity(&mut settings, has_tokens, &hooks, &mut draft);
     clients(&mut settings, &identity, &mut draft);
@@ -76,13 +76,13 @@ pub(super) fn draft(mut settings: Settings) -> Draft {
         draft.set("keys", "[{ file = \"api.key\" }]");
         draft.secret(settings.name("http_api.key"), "api.key", key);
     }
-    draft.set("unknown_fields", quoted("accept"));
+    draft.set("unknown_fields", string_literal("accept"));
     channels(&mut settings, has_tokens, &hooks, &mut draft);
     rest(&mut settings, &mut draft);
     draft
 }
 
-fn server(settings: &mut Settings, draft: &mut Draft) {
+fn server(settings: &mut Settings, draft: &mut ConfigDraft) {
     draft.section("[server]");
     let level = settings.text("log.level").map(|level| level.to_lowercase());
     let level = level.map(|level| match level.as_str() {
@@ -98,7 +98,7 @@ fn server(settings: &mut Settings, draft: &mut Draft) {
 }
 
 /// Returns whether there is a port for the back end alone, which serves the API there.
-fn listeners(settings: &mut Settings, draft: &mut Draft) -> bool {
+fn listeners(settings: &mut Settings, draft: &mut ConfigDraft) -> bool {
     let port = |number: Option<u64>| number.and_then(|number| u16::try_from(number).ok());
     let public_port = port(settings.number("http_server.port")).unwrap_or(PORT);
     let internal_port = port(settings.number("http_server.internal_port"));
@@ -109,7 +109,7 @@ fn listeners(settings: &mut Settings, draft: &mut Draft) -> bool {
     draft.section("[[listen]]");
     draft.set(
         "address",
-        quoted(&SocketAddr::new(public, public_port).to_string()),
+        string_literal(&SocketAddr::new(public, public_port).to_string()),
     );
     tls(settings, draft);
     let is_apart = internal_port.is_some_and(|port| port != public_port);
@@ -121,9 +121,9 @@ fn listeners(settings: &mut Settings, draft: &mut Draft) -> bool {
     draft.section("[[listen]]");
     draft.set(
         "address",
-        quoted(&SocketAddr::new(internal, number).to_string()),
+        string_literal(&SocketAddr::new(internal, number).to_string()),
     );
-    draft.set("role", quoted("internal"));
+    draft.set("role", string_literal("internal"));
     let shown = ["health", "prometheus"].map(|name| settings.flag(&format!("{name}.enabled")));
     settings.skip(&["health.handler_prefix", "prometheus.handler_prefix"]);
     if !is_apart && shown.contains(&true) {
@@ -138,7 +138,7 @@ fn listeners(settings: &mut Settings, draft: &mut Draft) -> bool {
     is_apart
 }
 
-fn address(settings: &mut Settings, path: &str, usual: IpAddr, draft: &mut Draft) -> IpAddr {
+fn address(settings: &mut Settings, path: &str, usual: IpAddr, draft: &mut ConfigDraft) -> IpAddr {
     match settings.text(path).as_deref() {
         None => usual,
         Some("localhost") => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -152,7 +152,7 @@ fn address(settings: &mut Settings, path: &str, usual: IpAddr, draft: &mut Draft
     }
 }
 
-fn tls(settings: &mut Settings, draft: &mut Draft) {
+fn tls(settings: &mut Settings, draft: &mut ConfigDraft) {
     let certificate = settings.text("http_server.tls.cert_pem");
     let key = settings.text("http_server.tls.key_pem");
     if settings.flag("http_server.tls_autocert.enabled") {
@@ -161,7 +161,7 @@ fn tls(settings: &mut Settings, draft: &mut Draft) {
             true => {
                 draft.note("tls_autocert: name the hosts, as in tls = { acme = [\"example.org\"] }")
             }
-            false => draft.set("tls", format!("{{ acme = {} }}", listed(&names))),
+            false => draft.set("tls", format!("{{ acme = {} }}", list_literal(&names))),
         }
         return;
     }
@@ -175,7 +175,7 @@ fn tls(settings: &mut Settings, draft: &mut Draft) {
     );
     match files {
         (Some(certificate), Some(key)) => {
-            let (certificate, key) = (quoted(certificate), quoted(key));
+            let (certificate, key) = (string_literal(certificate), string_literal(key));
             let both = format!("{{ certificate = {certificate}, key = {key} }}");
             draft.set("tls", both);
         }
@@ -186,7 +186,7 @@ fn tls(settings: &mut Settings, draft: &mut Draft) {
 }
 
 /// Where the keys of tokens are, and what tokens have to say.
-struct Token {
+struct TokenSettings {
     header: &'static str,
     lines: Vec<(&'static str, String)>,
 }
@@ -220,11 +220,11 @@ const SUBSCRIPTIONS: (&str, &str, Files) = (
     },
 );
 
-impl Token {
+impl TokenSettings {
     fn take(
         settings: &mut Settings,
         (place, header, files): (&str, &'static str, Files),
-        draft: &mut Draft,
+        draft: &mut ConfigDraft,
     ) -> Option<Self> {
         let path = |name: &str| format!("{place}.{name}");
         let mut found: Vec<(&'static str, String)> = Vec::new();
@@ -237,7 +237,7 @@ impl Token {
             if let Some(content) = settings.text(&path("hmac_previous_secret_key")) {
                 let name = path("hmac_previous_secret_key");
                 draft.secret(settings.name(&name), files.previous, content);
-                previous.push(("previous_secret_file", quoted(files.previous)));
+                previous.push(("previous_secret_file", string_literal(files.previous)));
                 let until = path("hmac_previous_secret_key_valid_until");
                 let until = settings.number(&until);
                 previous.extend(until.map(|until| ("previous_secret_until", until.to_string())));
@@ -264,22 +264,22 @@ impl Token {
             ));
         }
         let (setting, value) = found.into_iter().next()?;
-        let mut lines = vec![(setting, quoted(&value))];
+        let mut lines = vec![(setting, string_literal(&value))];
         lines.extend(previous);
         // As there: a token without an end holds.
         lines.push(("require_exp", "false".to_owned()));
         for name in ["audience", "issuer"] {
             let values = settings.list(&path(name));
             if !values.is_empty() {
-                lines.push((name, listed(&values)));
+                lines.push((name, list_literal(&values)));
             }
         }
         let user = settings.text(&path("user_id_claim"));
-        lines.extend(user.map(|user| ("user", quoted(&user))));
+        lines.extend(user.map(|user| ("user", string_literal(&user))));
         Some(Self { header, lines })
     }
 
-    fn write(&self, draft: &mut Draft) {
+    fn write(&self, draft: &mut ConfigDraft) {
         draft.section(self.header);
         for (name, value) in &self.lines {
             draft.set(name, value);
@@ -289,13 +289,13 @@ impl Token {
 
 /// Where the back end is asked.
 #[derive(Default)]
-struct Hooks {
+struct HookSettings {
     urls: Vec<(&'static str, String)>,
     timeout: Option<String>,
     headers: Vec<String>,
 }
 
-impl Hooks {
+impl HookSettings {
     const PLACES: [(&'static str, &'static str); 6] = [
         ("connect", "client.proxy.connect"),
         ("refresh", "client.proxy.refresh"),
@@ -305,7 +305,7 @@ impl Hooks {
         ("rpc", "rpc.proxy"),
     ];
 
-    fn take(settings: &mut Settings, draft: &mut Draft) -> Self {
+    fn take(settings: &mut Settings, draft: &mut ConfigDraft) -> Self {
         let mut hooks = Self::default();
         for (kind, place) in Self::PLACES {
             settings.skip(&[&format!("{place}.enabled")]);
@@ -339,23 +339,28 @@ impl Hooks {
         self.urls.iter().any(|(known, _)| *known == kind)
     }
 
-    fn write(&self, draft: &mut Draft) {
+    fn write(&self, draft: &mut ConfigDraft) {
         if self.urls.is_empty() {
             return;
         }
         draft.section("[hooks]");
         for (kind, url) in &self.urls {
-            draft.set(kind, quoted(url));
+            draft.set(kind, string_literal(url));
         }
         draft.set_text("timeout", self.timeout.clone());
         if !self.headers.is_empty() {
-            draft.set("headers", listed(&self.headers));
+            draft.set("headers", list_literal(&self.headers));
         }
     }
 }
 
 /// Returns the identity of clients by their handshake.
-fn identity(settings: &mut Settings, has_tokens: bool, hooks: &Hooks, draft: &mut Draft) -> String {
+fn identity(
+    settings: &mut Settings,
+    has_tokens: bool,
+    hooks: &HookSettings,
+    draft: &mut ConfigDraft,
+) -> String {
     let header = settings.text("client.user_id_http_header");
     match (has_tokens, header) {
         (true, _) => "jwt".to_owned(),
@@ -381,7 +386,7 @@ fn anonymous(settings: &mut Settings) -> Option<&'static str> {
 }
 
 /// Writes the routes of clients.
-fn clients(settings: &mut Settings, identity: &str, draft: &mut Draft) {
+fn clients(settings: &mut Settings, identity: &str, draft: &mut ConfigDraft) {
     let mut paths = Vec::new();
     let mut needs_emulation = false;
     for (name, usual) in TRANSPORTS {
@@ -410,7 +415,7 @@ fn clients(settings: &mut Settings, identity: &str, draft: &mut Draft) {
         paths.push("/emulation".to_owned());
     }
     let origins = settings.list("client.allowed_origins");
-    let is_origin = |origin: &String| origin == "*" || Pattern::parse(origin).is_some();
+    let is_origin = |origin: &String| origin == "*" || OriginPattern::parse(origin).is_some();
     let (origins, others): (Vec<_>, Vec<_>) = origins.into_iter().partition(is_origin);
     for other in others {
         draft.note(format!("allowed_origins: {other:?} is no origin here"));
@@ -420,41 +425,41 @@ fn clients(settings: &mut Settings, identity: &str, draft: &mut Draft) {
     let size = settings.number("websocket.message_size_limit");
     for path in paths {
         draft.section("[[route]]");
-        draft.set("path", quoted(&path));
-        draft.set("handler", quoted("centrifuge"));
-        draft.set("identity", quoted(identity));
+        draft.set("path", string_literal(&path));
+        draft.set("handler", string_literal("centrifuge"));
+        draft.set("identity", string_literal(identity));
         if identity == "jwt" {
             draft.set_text("anonymous", anonymous.map(str::to_owned));
         }
         if !origins.is_empty() {
-            draft.set("origins", listed(&origins));
+            draft.set("origins", list_literal(&origins));
         }
         if compression {
             draft.set("compression", true);
         }
         if let Some(size) = size {
-            draft.set("message_bytes_max", quoted(&format!("{size}B")));
+            draft.set("message_bytes_max", string_literal(&format!("{size}B")));
         }
     }
 }
 
 /// Writes the route of the API, unless it is on a listener of its own.
-fn api(settings: &mut Settings, has_key: bool, is_apart: bool, draft: &mut Draft) {
+fn api(settings: &mut Settings, has_key: bool, is_apart: bool, draft: &mut ConfigDraft) {
     let prefix = settings.text("http_api.handler_prefix");
     let prefix = prefix.unwrap_or_else(|| "/api".to_owned());
     if has_key && !is_apart {
         draft.section("[[route]]");
         let path = format!("{}/*", prefix.trim_end_matches('/'));
-        draft.set("path", quoted(&path));
-        draft.set("handler", quoted("api"));
+        draft.set("path", string_literal(&path));
+        draft.set("handler", string_literal("api"));
     } else if has_key && prefix != "/api" {
         draft.note(format!("the API is at /api, not at {prefix:?}"));
     }
 }
 
-fn limits(settings: &mut Settings, draft: &mut Draft) {
+fn limits(settings: &mut Settings, draft: &mut ConfigDraft) {
     draft.section("[limits]");
-    draft.set("unknown_namespace", quoted("error"));
+    draft.set("unknown_namespace", string_literal("error"));
     for (path, name, max) in [
         ("client.connection_limit", "connections", u64::MAX),
         (
@@ -473,7 +478,7 @@ fn limits(settings: &mut Settings, draft: &mut Draft) {
         }
     }
     if let Some(bytes) = settings.number("client.queue_max_size") {
-        draft.set("outbox_bytes", quoted(&format!("{bytes}B")));
+        draft.set("outbox_bytes", string_literal(&format!("{bytes}B")));
     }
     for (path, name) in [
         ("client.ping_interval", "ping_interval"),
@@ -484,8 +489,13 @@ fn limits(settings: &mut Settings, draft: &mut Draft) {
     }
 }
 
-fn channels(settings: &mut Settings, has_tokens: bool, hooks: &Hooks, draft: &mut Draft) {
-    let around = Around {
+fn channels(
+    settings: &mut Settings,
+    has_tokens: bool,
+    hooks: &HookSettings,
+    draft: &mut ConfigDraft,
+) {
+    let around = NamespaceContext {
         has_tokens,
         asks_to_subscribe: hooks.has("subscribe"),
         asks_to_publish: hooks.has("publish"),
@@ -503,7 +513,7 @@ fn channels(settings: &mut Settings, has_tokens: bool, hooks: &Hooks, draft: &mu
 }
 
 /// Notes the settings without a counterpart.
-fn rest(settings: &mut Settings, draft: &mut Draft) {
+fn rest(settings: &mut Settings, draft: &mut ConfigDraft) {
     settings.skip(&NEEDLESS);
     if settings
         .take("client.subscribe_to_user_personal_channel.personal_channel_namespace")

@@ -9,7 +9,7 @@ struct Section {
 }
 
 /// A secret, for a file of its own.
-pub(super) struct Secret {
+pub(super) struct SecretFile {
     /// The setting that had it.
     pub(super) setting: String,
     pub(super) file: &'static str,
@@ -18,23 +18,23 @@ pub(super) struct Secret {
 
 /// See the module's text.
 #[derive(Default)]
-pub(super) struct Draft {
+pub(super) struct ConfigDraft {
     sections: Vec<Section>,
-    secrets: Vec<Secret>,
+    secrets: Vec<SecretFile>,
     notes: Vec<String>,
 }
 
 /// A text as TOML has it.
-pub(super) fn quoted(text: &str) -> String {
+pub(super) fn string_literal(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
 /// A list of texts as TOML has it.
-pub(super) fn listed(texts: &[String]) -> String {
+pub(super) fn list_literal(texts: &[String]) -> String {
     toml::Value::from(texts.to_vec()).to_string()
 }
 
-impl Draft {
+impl ConfigDraft {
     /// Begins a section; the lines that follow are its own.
     pub(super) fn section(&mut self, header: &'static str) {
         self.sections.push(Section {
@@ -53,13 +53,13 @@ impl Draft {
     /// Adds a setting if it has a value, which is a text.
     pub(super) fn set_text(&mut self, name: &str, value: Option<String>) {
         if let Some(value) = value {
-            self.set(name, quoted(&value));
+            self.set(name, string_literal(&value));
         }
     }
 
     /// Has a secret written into a file.
     pub(super) fn secret(&mut self, setting: &str, file: &'static str, content: String) {
-        self.secrets.push(Secret {
+        self.secrets.push(SecretFile {
             setting: setting.to_owned(),
             file,
             content,
@@ -75,12 +75,12 @@ impl Draft {
         &self.notes
     }
 
-    pub(super) fn secrets(&self) -> &[Secret] {
+    pub(super) fn secrets(&self) -> &[SecretFile] {
         &self.secrets
     }
 }
 
-impl fmt::Display for Draft {
+impl fmt::Display for ConfigDraft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,

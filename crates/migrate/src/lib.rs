@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use draft::Draft;
+use draft::ConfigDraft;
 use settings::Settings;
-use veche_terminal::exit::{Exit, Failure, print};
+use veche_terminal::exit::{CommandFailure, Exit, print};
 use veche_terminal::masked_urls;
 use veche_terminal::shown;
 
@@ -26,7 +26,7 @@ mod settings;
 
 /// Whose configuration it is.
 #[derive(Debug, Subcommand)]
-pub enum From {
+pub enum MigrationSource {
     /// From Centrifugo 5 or 6; options without a counterpart are listed on standard error and at the head of the file
     Centrifugo(CentrifugoArgs),
 }
@@ -47,11 +47,11 @@ pub struct CentrifugoArgs {
 ///
 /// # Errors
 /// What can't be read, understood or written.
-pub fn run(from: &From) -> Result<(), Failure> {
-    let From::Centrifugo(args) = from;
+pub fn run(from: &MigrationSource) -> Result<(), CommandFailure> {
+    let MigrationSource::Centrifugo(args) = from;
     let value = parse(&read(&args.source)?).map_err(|why| {
         let source = shown(&args.source);
-        Failure::new(Exit::Usage, format!("{source}: {why}"))
+        CommandFailure::new(Exit::Usage, format!("{source}: {why}"))
     })?;
     let draft = centrifugo::draft(Settings::new(value));
     for note in draft.notes() {
@@ -69,7 +69,7 @@ pub fn run(from: &From) -> Result<(), Failure> {
     write(output, &draft)
 }
 
-fn read(source: &Path) -> Result<String, Failure> {
+fn read(source: &Path) -> Result<String, CommandFailure> {
     let text = match source.as_os_str() == "-" {
         true => {
             let mut text = String::new();
@@ -77,7 +77,7 @@ fn read(source: &Path) -> Result<String, Failure> {
         }
         false => fs::read_to_string(source),
     };
-    text.map_err(|error| Failure::new(Exit::Failed, format!("{}: {error}", shown(source))))
+    text.map_err(|error| CommandFailure::new(Exit::Failed, format!("{}: {error}", shown(source))))
 }
 
 /// Reads JSON, or else TOML.
@@ -91,7 +91,7 @@ fn parse(text: &str) -> Result<Value, String> {
     })
 }
 
-fn write(output: &Path, draft: &Draft) -> Result<(), Failure> {
+fn write(output: &Path, draft: &ConfigDraft) -> Result<(), CommandFailure> {
     let folder = output.parent().unwrap_or(Path::new(""));
     let files = draft
         .secrets()
@@ -101,7 +101,7 @@ fn write(output: &Path, draft: &Draft) -> Result<(), Failure> {
     for file in files.chain([output.to_owned()]) {
         if fs::symlink_metadata(&file).is_ok() {
             let why = format!("{}: File exists; nothing was written", shown(&file));
-            return Err(Failure::new(Exit::Failed, why));
+            return Err(CommandFailure::new(Exit::Failed, why));
         }
     }
     create(output, 0o644, &draft.to_string())?;
@@ -113,11 +113,11 @@ fn write(output: &Path, draft: &Draft) -> Result<(), Failure> {
     Ok(())
 }
 
-fn create(path: &Path, mode: u32, text: &str) -> Result<(), Failure> {
+fn create(path: &Path, mode: u32, text: &str) -> Result<(), CommandFailure> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true).mode(mode);
     let written = options
         .open(path)
         .and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| Failure::new(Exit::Failed, format!("{}: {error}", shown(path))))
+    written.map_err(|error| CommandFailure::new(Exit::Failed, format!("{}: {error}", shown(path))))
 }

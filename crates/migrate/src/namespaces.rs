@@ -1,10 +1,10 @@
 //! Options of channels.
 
-use super::draft::{Draft, quoted};
+use super::draft::{ConfigDraft, string_literal};
 use super::settings::Settings;
 
 /// What the rest of the configuration means for namespaces.
-pub(super) struct Around {
+pub(super) struct NamespaceContext {
     /// Whether the configuration has keys for tokens.
     pub(super) has_tokens: bool,
     /// There are hooks for subscriptions and publications.
@@ -29,13 +29,18 @@ const ALWAYS: [&str; 10] = [
 ];
 
 /// Writes a namespace.
-pub(super) fn namespace(name: &str, mut options: Settings, around: &Around, draft: &mut Draft) {
+pub(super) fn namespace(
+    name: &str,
+    mut options: Settings,
+    around: &NamespaceContext,
+    draft: &mut ConfigDraft,
+) {
     let shown = match name {
         "" => "channel.without_namespace".to_owned(),
         name => format!("namespace {name}"),
     };
     draft.section("[[namespace]]");
-    draft.set("name", quoted(name));
+    draft.set("name", string_literal(name));
     let has_history = history(&shown, &mut options, around, draft);
     let presence = options.flag("presence");
     let join_leave = options.flag("join_leave");
@@ -50,7 +55,7 @@ pub(super) fn namespace(name: &str, mut options: Settings, around: &Around, draf
     }
     if presence || join_leave {
         // Connections come and go, as there.
-        draft.set("leave_delay", quoted("off"));
+        draft.set("leave_delay", string_literal("off"));
     }
     if options.flag("allow_tags_filter") {
         draft.set("tags_filter", true);
@@ -65,7 +70,13 @@ pub(super) fn namespace(name: &str, mut options: Settings, around: &Around, draf
 }
 
 /// Writes which clients read the history or the presence of channels that have one. Without an option there are none.
-fn readers(shown: &str, what: &str, is_kept: bool, options: &mut Settings, draft: &mut Draft) {
+fn readers(
+    shown: &str,
+    what: &str,
+    is_kept: bool,
+    options: &mut Settings,
+    draft: &mut ConfigDraft,
+) {
     let is_for_client = is_for_client(shown, what, options, draft);
     let is_for_subscriber = options.flag(&format!("allow_{what}_for_subscriber"));
     let readers = match () {
@@ -74,12 +85,17 @@ fn readers(shown: &str, what: &str, is_kept: bool, options: &mut Settings, draft
         () => "none",
     };
     if is_kept {
-        draft.set(&format!("allow_{what}"), quoted(readers));
+        draft.set(&format!("allow_{what}"), string_literal(readers));
     }
 }
 
 /// Returns whether channels have a history.
-fn history(shown: &str, options: &mut Settings, around: &Around, draft: &mut Draft) -> bool {
+fn history(
+    shown: &str,
+    options: &mut Settings,
+    around: &NamespaceContext,
+    draft: &mut ConfigDraft,
+) -> bool {
     let size = options.number("history_size");
     let ttl = options.duration("history_ttl");
     let meta_ttl = options.duration("history_meta_ttl");
@@ -95,13 +111,13 @@ fn history(shown: &str, options: &mut Settings, around: &Around, draft: &mut Dra
         return false;
     };
     draft.set("history_size", size);
-    draft.set("history_ttl", quoted(&ttl));
+    draft.set("history_ttl", string_literal(&ttl));
     draft.set_text("position_ttl", meta_ttl.or(around.position_ttl.clone()));
     if mode.as_deref() == Some("cache") {
-        draft.set("recovery", quoted("latest"));
+        draft.set("recovery", string_literal("latest"));
     }
     if deltas.iter().any(|delta| delta == "fossil") {
-        draft.set("delta", quoted("fossil"));
+        draft.set("delta", string_literal("fossil"));
         if always_deltas {
             draft.set("delta_publish", true);
         }
@@ -110,7 +126,7 @@ fn history(shown: &str, options: &mut Settings, around: &Around, draft: &mut Dra
 }
 
 /// Returns whether every client may do that. There an option for anonymous clients only adds them to the others.
-fn is_for_client(shown: &str, what: &str, options: &mut Settings, draft: &mut Draft) -> bool {
+fn is_for_client(shown: &str, what: &str, options: &mut Settings, draft: &mut ConfigDraft) -> bool {
     let for_client = options.flag(&format!("allow_{what}_for_client"));
     let for_anonymous = options.flag(&format!("allow_{what}_for_anonymous"));
     let note = match (for_client, for_anonymous) {
@@ -123,7 +139,7 @@ fn is_for_client(shown: &str, what: &str, options: &mut Settings, draft: &mut Dr
     for_client
 }
 
-fn access(shown: &str, options: &mut Settings, around: &Around, draft: &mut Draft) {
+fn access(shown: &str, options: &mut Settings, around: &NamespaceContext, draft: &mut ConfigDraft) {
     // Both names, old and new.
     let asks = |options: &mut Settings, old, new| options.flag(old) | options.flag(new);
     let asks_to_subscribe = asks(options, "proxy_subscribe", "subscribe_proxy_enabled");
@@ -140,7 +156,7 @@ fn access(shown: &str, options: &mut Settings, around: &Around, draft: &mut Draf
             "{shown}: subscriptions are asked about, and no endpoint is known"
         ));
     }
-    draft.set("subscribe", quoted(subscribe));
+    draft.set("subscribe", string_literal(subscribe));
     let by_client = is_for_client(shown, "publish", options, draft);
     let by_subscriber = options.flag("allow_publish_for_subscriber");
     let publish = match () {

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 
-use crate::base::BackEnd;
+use crate::base::SocketBackEnd;
 use crate::sys::socket;
 use crate::{ConnectionId, Event, ListenerId};
 
@@ -16,12 +16,12 @@ pub(crate) struct Listener {
 }
 
 /// A back end that knows when connections wait.
-pub(crate) trait Accepts: BackEnd {
+pub(crate) trait AcceptBackEnd: SocketBackEnd {
     /// Looks for waiting connections of a listener, or no more, as `is_wanted` now says.
     fn watch_listener(&mut self, id: ListenerId, is_wanted: bool);
 
     /// Takes over a connection that was accepted.
-    fn take_in(&mut self, socket: OwnedFd) -> ConnectionId;
+    fn add_accepted(&mut self, socket: OwnedFd) -> ConnectionId;
 
     fn add_listener(&mut self, socket: OwnedFd) -> io::Result<ListenerId> {
         rustix::io::ioctl_fionbio(&socket, true)?;
@@ -35,17 +35,17 @@ pub(crate) trait Accepts: BackEnd {
 
     fn is_accepting(&mut self, id: ListenerId) -> bool {
         let base = self.base();
-        !base.listeners[id.0 as usize].is_paused && !base.is_resting(id)
+        !base.listeners[id.0 as usize].is_paused && !base.is_backing_off(id)
     }
 
     fn set_accepting(&mut self, id: ListenerId, accepting: bool) {
         if let Some(listener) = self.base().listeners.get_mut(id.0 as usize) {
             listener.is_paused = !accepting;
-            self.settle_listener(id);
+            self.update_listener(id);
         }
     }
 
-    fn settle_listener(&mut self, id: ListenerId) {
+    fn update_listener(&mut self, id: ListenerId) {
         let is_wanted = self.is_accepting(id);
         self.watch_listener(id, is_wanted);
     }
@@ -59,7 +59,7 @@ pub(crate) trait Accepts: BackEnd {
             }
             match socket::accept(&self.base().listeners[id.0 as usize].socket) {
                 Ok((socket, peer)) => {
-                    let transport = self.take_in(socket);
+                    let transport = self.add_accepted(socket);
                     let event = Event::Accepted {
                         id: transport,
                         listener: id,
@@ -69,7 +69,7 @@ pub(crate) trait Accepts: BackEnd {
                 }
                 // Another process or worker was faster, or there is no more.
                 Err(Errno::AGAIN) => return,
-                Err(errno) if is_peers(errno) => {}
+                Err(errno) if is_connection_error(errno) => {}
                 Err(errno) => return self.stall(id, errno, sink),
             }
         }
@@ -78,8 +78,8 @@ pub(crate) trait Accepts: BackEnd {
     /// Descriptors or memory are short.
     #[cold]
     fn stall(&mut self, id: ListenerId, errno: Errno, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
-        self.base().rest(id);
-        self.settle_listener(id);
+        self.base().back_off(id);
+        self.update_listener(id);
         let event = Event::AcceptStalled {
             listener: id,
             errno: errno.raw_os_error(),
@@ -88,15 +88,15 @@ pub(crate) trait Accepts: BackEnd {
     }
 
     fn retry_accept(&mut self) {
-        while let Some(id) = self.base().next_rested() {
-            self.settle_listener(id);
+        while let Some(id) = self.base().next_listener_to_retry() {
+            self.update_listener(id);
         }
     }
 }
 
 /// Errors of the one connection that was taken off the backlog: accept(2) says
 /// to go on with the next.
-fn is_peers(errno: Errno) -> bool {
+fn is_connection_error(errno: Errno) -> bool {
     matches!(
         errno,
         Errno::INTR

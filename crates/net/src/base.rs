@@ -25,7 +25,7 @@ pub(crate) enum Pending {
 }
 
 /// See the module.
-pub(crate) struct Base {
+pub(crate) struct DriverBase {
     pub(crate) options: Options,
     pub(crate) transports: Transports,
     pub(crate) wheel: Wheel,
@@ -36,10 +36,10 @@ pub(crate) struct Base {
     pub(crate) queues: Queues,
     pub(crate) listeners: Vec<Listener>,
     /// Listeners that wait for their next attempt, and when that is.
-    resting: Vec<(ListenerId, u64)>,
+    backing_off: Vec<(ListenerId, u64)>,
 }
 
-impl Base {
+impl DriverBase {
     /// At most `spare_queues_max` queues are kept for the next sends.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl Base {
             closed: Vec::new(),
             queues: Queues::new(spare_queues_max),
             listeners: Vec::new(),
-            resting: Vec::new(),
+            backing_off: Vec::new(),
             options,
         })
     }
@@ -91,10 +91,10 @@ impl Base {
         let socket = transport.socket.take()?;
         transport.state = State::Closed;
         let queue = transport.queue.take();
-        let unsent = queue.as_deref().map_or(Vec::new(), SendQueue::rest);
+        let unsent = queue.as_deref().map_or(Vec::new(), SendQueue::remaining);
         queue.into_iter().for_each(|queue| self.queues.give(queue));
         self.wheel.clear(&mut self.transports, id.index);
-        self.closed.push((id, CloseReason::Asked));
+        self.closed.push((id, CloseReason::Requested));
         Some(Detached {
             socket,
             received,
@@ -122,24 +122,26 @@ impl Base {
     /// Descriptors or memory are short: waiting connections would make the
     /// loop spin, so the listener rests.
     #[cold]
-    pub(crate) fn rest(&mut self, listener: ListenerId) {
-        if !self.is_resting(listener) {
+    pub(crate) fn back_off(&mut self, listener: ListenerId) {
+        if !self.is_backing_off(listener) {
             let until_ms = self.now_ms + self.options.accept_retry_ms;
-            self.resting.push((listener, until_ms));
+            self.backing_off.push((listener, until_ms));
         }
     }
 
     #[inline]
-    pub(crate) fn is_resting(&self, listener: ListenerId) -> bool {
-        self.resting.iter().any(|(resting, _)| *resting == listener)
+    pub(crate) fn is_backing_off(&self, listener: ListenerId) -> bool {
+        self.backing_off
+            .iter()
+            .any(|(resting, _)| *resting == listener)
     }
 
     /// The next listener that has rested enough.
     #[inline]
-    pub(crate) fn next_rested(&mut self) -> Option<ListenerId> {
+    pub(crate) fn next_listener_to_retry(&mut self) -> Option<ListenerId> {
         let is_due = |(_, until_ms): &(ListenerId, u64)| *until_ms <= self.now_ms;
-        let place = self.resting.iter().position(is_due)?;
-        Some(self.resting.swap_remove(place).0)
+        let place = self.backing_off.iter().position(is_due)?;
+        Some(self.backing_off.swap_remove(place).0)
     }
 
     /// How long the wait may last.
@@ -147,7 +149,7 @@ impl Base {
         if !self.pending.is_empty() || !self.closed.is_empty() {
             return Some(0);
         }
-        let rested_ms = self.resting.iter().map(|(_, until_ms)| *until_ms);
+        let rested_ms = self.backing_off.iter().map(|(_, until_ms)| *until_ms);
         rested_ms
             .chain(self.wheel.next_ms())
             .map(|at_ms| at_ms.saturating_sub(self.now_ms))
@@ -155,9 +157,9 @@ impl Base {
     }
 }
 
-/// A driver on a [`Base`]: how the sink is told what that has for it.
-pub(crate) trait BackEnd: Sized {
-    fn base(&mut self) -> &mut Base;
+/// A driver on a [`DriverBase`]: how the sink is told what that has for it.
+pub(crate) trait SocketBackEnd: Sized {
+    fn base(&mut self) -> &mut DriverBase;
 
     fn fire_timers(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
         for _ in 0..self.base().options.timers_max {

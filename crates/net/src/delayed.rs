@@ -79,13 +79,13 @@ impl<D: Driver> Delayed<D> {
     }
 
     /// The turn in which something of now is told.
-    fn later(&mut self) -> u64 {
+    fn delivery_turn(&mut self) -> u64 {
         self.turn + self.rng.u64(0..=LATE_TURNS_MAX)
     }
 
     /// Takes an event of the driver below into the link it belongs to.
     fn arrive(&mut self, below: ConnectionId, arrival: Arrival) {
-        let due = self.later();
+        let due = self.delivery_turn();
         if let Some(&index) = self.indexes.get(&below) {
             if matches!(arrival, Arrival::Closed(_)) {
                 self.indexes.remove(&below);
@@ -110,7 +110,7 @@ impl<D: Driver> Delayed<D> {
     }
 
     /// Tells the caller what is due on a link.
-    fn tell(&mut self, index: u32, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    fn deliver(&mut self, index: u32, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
         let id = self.id(index);
         let low_water = self.driver.options().low_water_bytes;
         while self.links[index as usize].generation == id.generation {
@@ -157,8 +157,8 @@ impl<D: Driver> Delayed<D> {
 }
 
 /// What of an event outlives the call.
-enum Owned {
-    Of(ConnectionId, Arrival),
+enum OwnedEvent {
+    Transport(ConnectionId, Arrival),
     Timer(ConnectionId),
     Stalled(ListenerId, i32),
     Woken,
@@ -184,7 +184,7 @@ impl<D: Driver> Driver for Delayed<D> {
     }
 
     fn send(&mut self, id: ConnectionId, buffer: Buffer, _more: bool) -> Option<Buffer> {
-        let due = self.later();
+        let due = self.delivery_turn();
         let at_once = self.rng.u8(0..4) == 0;
         let Some(link) = self.live(id) else {
             return Some(buffer);
@@ -240,10 +240,10 @@ impl<D: Driver> Driver for Delayed<D> {
     }
 
     fn close(&mut self, id: ConnectionId) {
-        let due = self.later();
+        let due = self.delivery_turn();
         let Some(link) = self.live(id) else { return };
         let below = link.below.take();
-        link.close(due, CloseReason::Asked);
+        link.close(due, CloseReason::Requested);
         if let Some(below) = below {
             self.indexes.remove(&below);
             self.driver.close(below);
@@ -251,14 +251,14 @@ impl<D: Driver> Driver for Delayed<D> {
     }
 
     fn detach(&mut self, id: ConnectionId) -> Option<Detached> {
-        let due = self.later();
+        let due = self.delivery_turn();
         let below = self.live(id)?.below?;
         let mut detached = self.driver.detach(below)?;
         self.indexes.remove(&below);
         let link = &mut self.links[id.index as usize];
         link.below = None;
-        link.give_up(&mut detached);
-        link.close(due, CloseReason::Asked);
+        link.detach(&mut detached);
+        link.close(due, CloseReason::Requested);
         Some(detached)
     }
 
@@ -302,41 +302,43 @@ impl<D: Driver> Driver for Delayed<D> {
         self.driver.turn_within(timeout, &mut |_, event| {
             events.push(match event {
                 Event::Accepted { id, listener, peer } => {
-                    Owned::Of(id, Arrival::Accepted(listener, peer))
+                    OwnedEvent::Transport(id, Arrival::Accepted(listener, peer))
                 }
-                Event::Connected { id } => Owned::Of(id, Arrival::Connected),
-                Event::Received { id, bytes } => Owned::Of(id, Arrival::Bytes(bytes.to_vec())),
-                Event::Ended { id } => Owned::Of(id, Arrival::Ended),
-                Event::Closed { id, reason } => Owned::Of(id, Arrival::Closed(reason)),
-                Event::Timer { id } => Owned::Timer(id),
-                Event::AcceptStalled { listener, errno } => Owned::Stalled(listener, errno),
-                Event::Woken => Owned::Woken,
+                Event::Connected { id } => OwnedEvent::Transport(id, Arrival::Connected),
+                Event::Received { id, bytes } => {
+                    OwnedEvent::Transport(id, Arrival::Bytes(bytes.to_vec()))
+                }
+                Event::Ended { id } => OwnedEvent::Transport(id, Arrival::Ended),
+                Event::Closed { id, reason } => OwnedEvent::Transport(id, Arrival::Closed(reason)),
+                Event::Timer { id } => OwnedEvent::Timer(id),
+                Event::AcceptStalled { listener, errno } => OwnedEvent::Stalled(listener, errno),
+                Event::Woken => OwnedEvent::Woken,
                 // Ours follow from what is unsent.
                 Event::Sent { .. } | Event::Progressed { .. } | Event::Drained { .. } => return,
             });
         })?;
         for event in events {
             match event {
-                Owned::Of(below, arrival) => {
+                OwnedEvent::Transport(below, arrival) => {
                     if matches!(arrival, Arrival::Accepted(..)) {
                         self.add(below);
                     }
                     self.arrive(below, arrival);
                 }
-                Owned::Timer(below) => {
+                OwnedEvent::Timer(below) => {
                     if let Some(&index) = self.indexes.get(&below) {
                         sink(self, Event::Timer { id: self.id(index) });
                     }
                 }
-                Owned::Stalled(listener, errno) => {
+                OwnedEvent::Stalled(listener, errno) => {
                     sink(self, Event::AcceptStalled { listener, errno })
                 }
-                Owned::Woken => sink(self, Event::Woken),
+                OwnedEvent::Woken => sink(self, Event::Woken),
             }
         }
         for index in 0..self.links.len() as u32 {
             if self.links[index as usize].is_used() {
-                self.tell(index, sink);
+                self.deliver(index, sink);
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What [`raise`] did; `None` is "no limit".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Raised {
+pub struct RaisedLimit {
     /// The soft limit as it was.
     pub from: Option<u64>,
     /// The soft limit as it is: the hard one.
@@ -21,9 +21,9 @@ pub struct Raised {
 ///
 /// # Errors
 /// The system's.
-pub fn raise() -> io::Result<Raised> {
+pub fn raise() -> io::Result<RaisedLimit> {
     let limit = getrlimit(Resource::Nofile);
-    let raised = Raised {
+    let raised = RaisedLimit {
         from: limit.current,
         to: limit.maximum,
     };

@@ -28,7 +28,7 @@ pub struct ListenerId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
     /// [`Driver::close`] was called.
-    Asked,
+    Requested,
     /// The peer reset the connection, or was gone when we sent.
     Reset,
     /// Nobody listens at the address of [`Driver::connect`].

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::accept::Accepts;
-use crate::base::{BackEnd, Base};
+use crate::accept::AcceptBackEnd;
+use crate::base::{DriverBase, SocketBackEnd};
 use crate::sys::epoll::{Event as Ready, EventFlags, Poller};
 use crate::sys::socket;
 use crate::transport::State;
@@ -52,7 +52,7 @@ fn flags(interest: u8) -> EventFlags {
 
 /// A [`Driver`] on epoll.
 pub struct Epoll {
-    base: Base,
+    base: DriverBase,
     poller: Poller,
     events: Vec<Ready>,
     receive: Box<[u8]>,
@@ -67,7 +67,7 @@ impl Epoll {
     /// No descriptor for the epoll instance or the eventfd.
     pub fn new(options: Options) -> io::Result<Self> {
         let poller = Poller::new()?;
-        let base = Base::new(options, SPARE_QUEUES_MAX)?;
+        let base = DriverBase::new(options, SPARE_QUEUES_MAX)?;
         // Edge-triggered: each wake is told once, and nobody has to read it.
         poller.add(
             base.waker.eventfd(),
@@ -153,14 +153,14 @@ impl Epoll {
     }
 }
 
-impl BackEnd for Epoll {
+impl SocketBackEnd for Epoll {
     #[inline]
-    fn base(&mut self) -> &mut Base {
+    fn base(&mut self) -> &mut DriverBase {
         &mut self.base
     }
 }
 
-impl Accepts for Epoll {
+impl AcceptBackEnd for Epoll {
     fn watch_listener(&mut self, id: ListenerId, is_wanted: bool) {
         let mut flags = EventFlags::empty();
         flags.set(EventFlags::IN, is_wanted);
@@ -169,7 +169,7 @@ impl Accepts for Epoll {
         debug_assert!(done.is_ok(), "a listener stays registered: {done:?}");
     }
 
-    fn take_in(&mut self, socket: OwnedFd) -> ConnectionId {
+    fn add_accepted(&mut self, socket: OwnedFd) -> ConnectionId {
         let id = self.base.transports.add(socket, State::Open);
         self.set_interest(id, REGISTERED | INPUT);
         id
@@ -232,7 +232,7 @@ impl Driver for Epoll {
     }
 
     fn close(&mut self, id: ConnectionId) {
-        self.end(id, CloseReason::Asked);
+        self.end(id, CloseReason::Requested);
     }
 
     fn detach(&mut self, id: ConnectionId) -> Option<Detached> {

@@ -32,7 +32,7 @@ pub use driver::{CloseReason, Detached, Driver, Event, ListenerId, RECEIVE_AFTER
 pub use epoll::Epoll;
 pub use listener::{ListenOptions, bind, spread_evenly};
 pub use options::Options;
-pub use simulated::{FarState, Simulated};
+pub use simulated::{RemoteState, Simulated};
 pub use uring::Uring;
 pub use veche_types::ConnectionId;
 pub use waker::Waker;

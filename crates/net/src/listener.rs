@@ -75,7 +75,7 @@ pub fn spread_evenly(sockets: &[OwnedFd], workers: usize) -> io::Result<()> {
         (_, 0) | (None, _) => Ok(()),
         (Some(socket), even) => {
             let even = u32::try_from(even).map_err(io::Error::other)?;
-            reuseport::draw_among(socket, even)
+            reuseport::spread_among(socket, even)
         }
     }
 }

@@ -50,7 +50,10 @@ impl SendQueue {
     }
 
     /// Fills a list for one call; how many pieces and bytes these are.
-    pub(crate) fn offer<'a>(&'a self, list: &mut [IoSlice<'a>; SLICES_MAX]) -> (usize, usize) {
+    pub(crate) fn fill_slices<'a>(
+        &'a self,
+        list: &mut [IoSlice<'a>; SLICES_MAX],
+    ) -> (usize, usize) {
         let (mut count, mut bytes) = (0, 0);
         for (place, piece) in list.iter_mut().zip(self.slices()) {
             *place = IoSlice::new(piece);
@@ -61,7 +64,7 @@ impl SendQueue {
     }
 
     /// All that the kernel does not have.
-    pub(crate) fn rest(&self) -> Vec<u8> {
+    pub(crate) fn remaining(&self) -> Vec<u8> {
         let mut rest = Vec::with_capacity(self.unsent);
         for (place, buffer) in self.buffers.iter().enumerate() {
             let skip = if place == 0 { self.front_sent } else { 0 };

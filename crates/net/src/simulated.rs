@@ -3,15 +3,15 @@
 //! It keeps every promise of [`Driver`], so whatever runs on a driver runs on it unchanged, as fast as the processor
 //! allows and as often as wanted in the same way: where the order of events is open, because several transports have
 //! something or several timers are due in the same millisecond, a seed decides. Nothing here waits. When nothing is
-//! left to tell, [`rests_until_ms`](Simulated::rests_until_ms) says so, and the caller moves the clock or writes
+//! left to tell, [`idle_until_ms`](Simulated::rests_until_ms) says so, and the caller moves the clock or writes
 //! something.
 //!
 //! How much a transport takes of what it is sent can be [limited](Simulated::set_room), so that some of it stays here.
 //!
-//! A *far side* is whoever dialed, or whom [`take_up`](Simulated::take_up) lets the driver reach: its bytes go in by
+//! A *far side* is whoever dialed, or whom [`accept_dial`](Simulated::take_up) lets the driver reach: its bytes go in by
 //! [`write`](Simulated::write), what it is sent comes out by [`read`](Simulated::read), also after the transport's end.
 
-mod far;
+mod remote;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -26,16 +26,16 @@ use crate::{
 };
 
 use crate::queue::SendQueue;
-use far::Far;
-pub use far::FarState;
+use remote::RemoteEnd;
+pub use remote::RemoteState;
 
 /// How often of four times a transport that has something is heard in a turn: the others wait, so that each may get
 /// ahead of each.
-const HEARD_OF_FOUR: u8 = 3;
+const SERVED_OF_FOUR: u8 = 3;
 
 /// Turns in a row in which one that has something may be passed over: as with other drivers, each has its turn however much
 /// others send.
-const PASSED_MAX: u8 = 4;
+const SKIPPED_MAX: u8 = 4;
 
 /// A [`Driver`] without a system below it.
 #[derive(Debug)]
@@ -48,32 +48,32 @@ pub struct Simulated {
     /// By listener: whether it accepts.
     listeners: Vec<bool>,
     /// Transports by index; `None` is free.
-    near: Vec<Option<Near>>,
+    local_ends: Vec<Option<LocalEnd>>,
     free: Vec<u32>,
     last_generation: u32,
-    far: HashMap<ConnectionId, Far>,
+    remote_ends: HashMap<ConnectionId, RemoteEnd>,
     /// Not accepted yet.
     dialed: VecDeque<(ConnectionId, ListenerId, SocketAddr)>,
     /// The driver connects, and nobody has been told.
-    called: Vec<(ConnectionId, SocketAddr)>,
+    dialing: Vec<(ConnectionId, SocketAddr)>,
     /// Taken up, which the driver has not told.
-    taken_up: Vec<ConnectionId>,
+    accepted_dials: Vec<ConnectionId>,
     /// Set timers by deadline; the second number is the seed's, the third the transport's index.
     timers: BTreeMap<(u64, u64, u32), ConnectionId>,
-    rests_until_ms: Option<u64>,
+    idle_until_ms: Option<u64>,
     /// Something was told in the last turn.
-    has_told: bool,
+    has_delivered: bool,
 }
 
 /// The driver's side of a transport.
 #[derive(Debug)]
-struct Near {
+struct LocalEnd {
     id: ConnectionId,
     /// We have dialed, and nobody has taken it up.
     is_connecting: bool,
     is_paused: bool,
     /// Turns in a row in which it was not heard.
-    passed: u8,
+    skipped: u8,
     timer: Option<(u64, u64)>,
     /// Sent and not taken by the far side, in order.
     unsent: SendQueue,
@@ -107,16 +107,16 @@ impl Simulated {
             waker: Waker::new()?,
             now_ms,
             listeners: Vec::new(),
-            near: Vec::new(),
+            local_ends: Vec::new(),
             free: Vec::new(),
             last_generation: 0,
-            far: HashMap::new(),
+            remote_ends: HashMap::new(),
             dialed: VecDeque::new(),
-            called: Vec::new(),
-            taken_up: Vec::new(),
+            dialing: Vec::new(),
+            accepted_dials: Vec::new(),
             timers: BTreeMap::new(),
-            rests_until_ms: None,
-            has_told: false,
+            idle_until_ms: None,
+            has_delivered: false,
         })
     }
 
@@ -136,34 +136,34 @@ impl Simulated {
     fn add(&mut self) -> ConnectionId {
         self.last_generation += 1;
         let index = self.free.pop().unwrap_or_else(|| {
-            self.near.push(None);
-            self.near.len() as u32 - 1
+            self.local_ends.push(None);
+            self.local_ends.len() as u32 - 1
         });
         let id = ConnectionId {
             index,
             generation: self.last_generation,
         };
-        self.near[index as usize] = Some(Near::new(id));
-        self.far.insert(id, Far::default());
+        self.local_ends[index as usize] = Some(LocalEnd::new(id));
+        self.remote_ends.insert(id, RemoteEnd::default());
         self.stir();
         id
     }
 
     /// Whom the driver has dialed since the last call, in order: each is to be taken up or refused, or waits.
-    pub fn take_calls(&mut self) -> Vec<(ConnectionId, SocketAddr)> {
-        std::mem::take(&mut self.called)
+    pub fn take_dials(&mut self) -> Vec<(ConnectionId, SocketAddr)> {
+        std::mem::take(&mut self.dialing)
     }
 
     /// Somebody is there: it is connected in the next turn.
-    pub fn take_up(&mut self, id: ConnectionId) {
+    pub fn accept_dial(&mut self, id: ConnectionId) {
         self.stir();
         if self.live(id).is_some_and(|near| near.is_connecting) {
-            self.taken_up.push(id);
+            self.accepted_dials.push(id);
         }
     }
 
     /// Nobody is there.
-    pub fn refuse(&mut self, id: ConnectionId) {
+    pub fn refuse_dial(&mut self, id: ConnectionId) {
         self.stir();
         if let Some(near) = self.live(id) {
             near.closing = Some(CloseReason::Refused);
@@ -173,7 +173,7 @@ impl Simulated {
     /// The far side writes: the bytes arrive as they are here, in one piece, after what it wrote before.
     pub fn write(&mut self, id: ConnectionId, bytes: Vec<u8>) {
         self.stir();
-        if let Some(far) = self.far.get_mut(&id) {
+        if let Some(far) = self.remote_ends.get_mut(&id) {
             far.write(bytes);
         }
     }
@@ -181,7 +181,7 @@ impl Simulated {
     /// The far side sends FIN behind what it wrote.
     pub fn finish(&mut self, id: ConnectionId) {
         self.stir();
-        if let Some(far) = self.far.get_mut(&id) {
+        if let Some(far) = self.remote_ends.get_mut(&id) {
             far.finish();
         }
     }
@@ -189,25 +189,25 @@ impl Simulated {
     /// The far side is gone without a word; what it wrote and nobody received is lost.
     pub fn reset(&mut self, id: ConnectionId) {
         self.stir();
-        if let Some(far) = self.far.get_mut(&id) {
+        if let Some(far) = self.remote_ends.get_mut(&id) {
             far.abandon();
         }
-        if let Some(near) = self.near(id) {
+        if let Some(near) = self.local_end(id) {
             near.closing.get_or_insert(CloseReason::Reset);
         }
     }
 
     /// Takes what the far side was sent, appended to `into`; what its end of the connection is like.
-    pub fn read(&mut self, id: ConnectionId, into: &mut Vec<u8>) -> FarState {
-        self.far
+    pub fn read(&mut self, id: ConnectionId, into: &mut Vec<u8>) -> RemoteState {
+        self.remote_ends
             .get_mut(&id)
-            .map_or(FarState::Closed, |far| far.read(into))
+            .map_or(RemoteState::Closed, |far| far.read(into))
     }
 
     /// Whether the far side reads what it is sent; one that does not lets it pile up here.
     pub fn set_reading(&mut self, id: ConnectionId, reads: bool) {
         self.stir();
-        if let Some(far) = self.far.get_mut(&id) {
+        if let Some(far) = self.remote_ends.get_mut(&id) {
             far.reads = reads;
         }
     }
@@ -216,7 +216,7 @@ impl Simulated {
     /// this call it takes all.
     pub fn set_room(&mut self, id: ConnectionId, bytes: usize) {
         self.stir();
-        if let Some(far) = self.far.get_mut(&id) {
+        if let Some(far) = self.remote_ends.get_mut(&id) {
             far.room = bytes;
         }
     }
@@ -224,7 +224,7 @@ impl Simulated {
     /// The transport takes so many bytes more.
     pub fn make_room(&mut self, id: ConnectionId, bytes: usize) {
         self.stir();
-        if let Some(far) = self.far.get_mut(&id) {
+        if let Some(far) = self.remote_ends.get_mut(&id) {
             far.room = far.room.saturating_add(bytes);
         }
     }
@@ -232,7 +232,7 @@ impl Simulated {
     /// The far side is of no interest any more; before its end it is a [`reset`](Self::reset).
     pub fn forget(&mut self, id: ConnectionId) {
         self.reset(id);
-        self.far.remove(&id);
+        self.remote_ends.remove(&id);
     }
 
     /// Moves the clock; never back.
@@ -243,35 +243,35 @@ impl Simulated {
 
     /// When there is something to do, if time alone passes: `u64::MAX` for never, `None` while there is something now.
     #[must_use]
-    pub fn rests_until_ms(&self) -> Option<u64> {
-        self.rests_until_ms
+    pub fn idle_until_ms(&self) -> Option<u64> {
+        self.idle_until_ms
     }
 
     /// Whether the last turn had anything to tell.
     #[must_use]
-    pub fn has_told(&self) -> bool {
-        self.has_told
+    pub fn has_delivered(&self) -> bool {
+        self.has_delivered
     }
 
     fn stir(&mut self) {
-        self.rests_until_ms = None;
+        self.idle_until_ms = None;
     }
 
-    fn near(&mut self, id: ConnectionId) -> Option<&mut Near> {
-        self.near
+    fn local_end(&mut self, id: ConnectionId) -> Option<&mut LocalEnd> {
+        self.local_ends
             .get_mut(id.index as usize)?
             .as_mut()
             .filter(|near| near.id == id)
     }
 
     /// One that is not ended by us or by the far side.
-    fn live(&mut self, id: ConnectionId) -> Option<&mut Near> {
-        self.near(id).filter(|near| near.closing.is_none())
+    fn live(&mut self, id: ConnectionId) -> Option<&mut LocalEnd> {
+        self.local_end(id).filter(|near| near.closing.is_none())
     }
 
     /// Transports in the order in which they are heard.
     fn shuffled(&mut self) -> Vec<ConnectionId> {
-        let near = self.near.iter().flatten();
+        let near = self.local_ends.iter().flatten();
         let mut ids: Vec<ConnectionId> = near.map(|near| near.id).collect();
         if let Some(rng) = &mut self.rng {
             rng.shuffle(&mut ids);
@@ -283,8 +283,8 @@ impl Simulated {
     fn drain_unsent(&mut self) -> Vec<(ConnectionId, Vec<Buffer>, bool)> {
         let low = self.options.low_water_bytes;
         let mut left = Vec::new();
-        for near in self.near.iter_mut().flatten() {
-            let Some(far) = self.far.get_mut(&near.id) else {
+        for near in self.local_ends.iter_mut().flatten() {
+            let Some(far) = self.remote_ends.get_mut(&near.id) else {
                 continue;
             };
             if near.unsent.is_empty() || far.room() == 0 || near.closing.is_some() {
@@ -311,12 +311,12 @@ impl Simulated {
         if self.dialed.iter().any(|(dialed, ..)| *dialed == id) {
             return None;
         }
-        let near = self.near.get_mut(id.index as usize)?.as_mut()?;
-        near.passed = 0;
+        let near = self.local_ends.get_mut(id.index as usize)?.as_mut()?;
+        near.skipped = 0;
         if near.closing.is_some() {
             return Some(Arrival::End);
         }
-        let far = self.far.get_mut(&id)?;
+        let far = self.remote_ends.get_mut(&id)?;
         if near.is_connecting || near.is_paused || near.has_ended {
             return None;
         }
@@ -331,37 +331,37 @@ impl Simulated {
     }
 
     /// Whether one that is to wait has not waited long enough.
-    fn is_passed_over(&mut self, id: ConnectionId) -> bool {
-        let Some(near) = self.near(id) else {
+    fn is_skipped(&mut self, id: ConnectionId) -> bool {
+        let Some(near) = self.local_end(id) else {
             return true;
         };
-        let is_passed_over = near.passed < PASSED_MAX;
-        near.passed = if is_passed_over { near.passed + 1 } else { 0 };
+        let is_passed_over = near.skipped < SKIPPED_MAX;
+        near.skipped = if is_passed_over { near.skipped + 1 } else { 0 };
         is_passed_over
     }
 
-    fn has_arrival(&self, near: &Near) -> bool {
+    fn has_arrival(&self, near: &LocalEnd) -> bool {
         if self.dialed.iter().any(|(dialed, ..)| *dialed == near.id) {
             return false;
         }
-        let far = self.far.get(&near.id);
+        let far = self.remote_ends.get(&near.id);
         near.closing.is_some()
             || (!near.is_connecting
                 && !near.is_paused
                 && !near.has_ended
-                && far.is_some_and(Far::has_something))
+                && far.is_some_and(RemoteEnd::has_something))
     }
 
     /// Lets go of a transport whose end is told.
     fn end(&mut self, id: ConnectionId) -> CloseReason {
         self.clear_timer(id);
-        let near = self.near[id.index as usize].take();
+        let near = self.local_ends[id.index as usize].take();
         self.free.push(id.index);
-        if let Some(far) = self.far.get_mut(&id) {
+        if let Some(far) = self.remote_ends.get_mut(&id) {
             far.close();
         }
         near.and_then(|near| near.closing)
-            .unwrap_or(CloseReason::Asked)
+            .unwrap_or(CloseReason::Requested)
     }
 
     /// Timers that are due.
@@ -370,7 +370,7 @@ impl Simulated {
         let due = std::mem::replace(&mut self.timers, later);
         let ids: Vec<ConnectionId> = due.into_values().collect();
         for id in &ids {
-            if let Some(near) = self.near(*id) {
+            if let Some(near) = self.local_end(*id) {
                 near.timer = None;
             }
         }
@@ -384,13 +384,13 @@ enum Arrival {
     End,
 }
 
-impl Near {
+impl LocalEnd {
     fn new(id: ConnectionId) -> Self {
         Self {
             id,
             is_connecting: false,
             is_paused: false,
-            passed: 0,
+            skipped: 0,
             timer: None,
             unsent: SendQueue::default(),
             was_high: false,
@@ -416,13 +416,13 @@ impl Driver for Simulated {
         self.stir();
     }
 
-    /// [`Simulated::take_calls`] tells of it.
+    /// [`Simulated::take_dials`] tells of it.
     fn connect_from(&mut self, to: SocketAddr, _: Option<IpAddr>) -> io::Result<ConnectionId> {
         let id = self.add();
-        if let Some(near) = self.near(id) {
+        if let Some(near) = self.local_end(id) {
             near.is_connecting = true;
         }
-        self.called.push((id, to));
+        self.dialing.push((id, to));
         Ok(id)
     }
 
@@ -430,11 +430,11 @@ impl Driver for Simulated {
         let low = self.options.low_water_bytes;
         self.stir();
         let near = self
-            .near
+            .local_ends
             .get_mut(id.index as usize)
             .and_then(Option::as_mut)
             .filter(|near| near.id == id && near.closing.is_none() && !near.is_shut_down);
-        let (Some(near), Some(far)) = (near, self.far.get_mut(&id)) else {
+        let (Some(near), Some(far)) = (near, self.remote_ends.get_mut(&id)) else {
             return Some(buffer);
         };
         let taken = match near.unsent.is_empty() {
@@ -451,7 +451,10 @@ impl Driver for Simulated {
     }
 
     fn unsent(&self, id: ConnectionId) -> usize {
-        let near = self.near.get(id.index as usize).and_then(Option::as_ref);
+        let near = self
+            .local_ends
+            .get(id.index as usize)
+            .and_then(Option::as_ref);
         near.filter(|near| near.id == id && near.closing.is_none())
             .map_or(0, |near| near.unsent.unsent())
     }
@@ -473,7 +476,7 @@ impl Driver for Simulated {
         let Some(near) = self.live(id) else { return };
         near.is_shut_down = true;
         if near.unsent.is_empty()
-            && let Some(far) = self.far.get_mut(&id)
+            && let Some(far) = self.remote_ends.get_mut(&id)
         {
             far.end();
         }
@@ -482,7 +485,7 @@ impl Driver for Simulated {
     fn close(&mut self, id: ConnectionId) {
         self.stir();
         if let Some(near) = self.live(id) {
-            near.closing = Some(CloseReason::Asked);
+            near.closing = Some(CloseReason::Requested);
             near.unsent = SendQueue::default();
         }
     }
@@ -501,7 +504,7 @@ impl Driver for Simulated {
     }
 
     fn clear_timer(&mut self, id: ConnectionId) {
-        let timer = self.near(id).and_then(|near| near.timer.take());
+        let timer = self.local_end(id).and_then(|near| near.timer.take());
         if let Some((deadline_ms, tie)) = timer {
             self.timers.remove(&(deadline_ms, tie, id.index));
         }
@@ -537,7 +540,7 @@ impl Driver for Simulated {
                 self.dialed.push_back((id, listener, peer));
             }
         }
-        for id in std::mem::take(&mut self.taken_up) {
+        for id in std::mem::take(&mut self.accepted_dials) {
             if let Some(near) = self.live(id)
                 && std::mem::take(&mut near.is_connecting)
             {
@@ -567,8 +570,8 @@ impl Driver for Simulated {
         }
         for (place, id) in self.shuffled().into_iter().enumerate() {
             let rng = self.rng.as_mut();
-            let waits = rng.is_some_and(|rng| rng.u8(0..4) >= HEARD_OF_FOUR);
-            if waits && place > 0 && self.is_passed_over(id) {
+            let waits = rng.is_some_and(|rng| rng.u8(0..4) >= SERVED_OF_FOUR);
+            if waits && place > 0 && self.is_skipped(id) {
                 continue;
             }
             match self.arrival(id) {
@@ -589,9 +592,9 @@ impl Driver for Simulated {
                 None => {}
             }
         }
-        self.has_told = told;
+        self.has_delivered = told;
         let waiting = self
-            .near
+            .local_ends
             .iter()
             .flatten()
             .any(|near| self.has_arrival(near));
@@ -603,7 +606,7 @@ impl Driver for Simulated {
             });
             let until_ms = timer_ms.into_iter().chain(wake_ms).min();
             // A timer that was set to now meanwhile is not over with.
-            self.rests_until_ms = Some(until_ms.unwrap_or(u64::MAX)).filter(|ms| *ms > self.now_ms);
+            self.idle_until_ms = Some(until_ms.unwrap_or(u64::MAX)).filter(|ms| *ms > self.now_ms);
         }
         Ok(())
     }

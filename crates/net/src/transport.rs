@@ -44,7 +44,7 @@ pub(crate) struct Transport {
     /// The peer sent FIN.
     pub(crate) ended: bool,
     /// More than low water is queued: its fall is to be told.
-    pub(crate) above: bool,
+    pub(crate) is_above_low_water: bool,
 }
 
 // The promise of the crate: at most 48 bytes of our own per idle transport.
@@ -81,7 +81,7 @@ impl Transports {
                 interest: 0,
                 paused: false,
                 ended: false,
-                above: false,
+                is_above_low_water: false,
             });
             self.free = index;
         }
@@ -96,7 +96,7 @@ impl Transports {
         slot.interest = 0;
         slot.paused = false;
         slot.ended = false;
-        slot.above = false;
+        slot.is_above_low_water = false;
         ConnectionId {
             index,
             generation: slot.generation,

@@ -26,10 +26,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use crate::accept::Accepts;
-use crate::base::{BackEnd, Base};
+use crate::accept::AcceptBackEnd;
+use crate::base::{DriverBase, SocketBackEnd};
 use crate::sys::socket;
-use crate::sys::uring::{Done, Kind, Ring};
+use crate::sys::uring::{Completion, OperationKind, Ring};
 use crate::transport::{State, Transport};
 use crate::{
     Buffer, CloseReason, ConnectionId, Detached, Driver, Event, ListenerId, Options, Waker,
@@ -45,8 +45,8 @@ const CANCELLING: u8 = 2;
 const WRITABLE: u8 = 4;
 /// A poll for a reset, since nothing is received that would tell it.
 const CHANGES: u8 = 8;
-/// It has parts in `behind`.
-const BEHIND: u8 = 16;
+/// It has parts in `later_parts`.
+const HAS_LATER_PARTS: u8 = 16;
 /// It is in `unsent`.
 const UNSENT: u8 = 32;
 /// It is in `ready`.
@@ -61,9 +61,9 @@ const SPARE_PARTS_MAX: usize = 64;
 
 /// A [`Driver`] on io_uring.
 pub struct Uring {
-    base: Base,
+    base: DriverBase,
     /// The poll for wakes has ended and has to be asked for again.
-    is_deaf: bool,
+    needs_wake_poll: bool,
     /// Somebody has called the waker, and the sink was not told.
     is_woken: bool,
     /// Listeners whose waiting connections the kernel will tell of.
@@ -71,8 +71,8 @@ pub struct Uring {
     /// Listeners and transports that are to be served, each at most once; a turn serves some, from the front.
     ready: VecDeque<Ready>,
     /// What came of a transport behind the part that stands in `ready`, or while it was paused, in order.
-    behind: HashMap<u32, VecDeque<Part>>,
-    /// Empty queues for the next of `behind`: where a buffer ends in a message, it has two parts.
+    later_parts: HashMap<u32, VecDeque<Part>>,
+    /// Empty queues for the next of `later_parts`: where a buffer ends in a message, it has two parts.
     spare: Vec<VecDeque<Part>>,
     /// What is received by a call comes here, one transport after the other.
     receive: Box<[u8]>,
@@ -83,7 +83,7 @@ pub struct Uring {
     /// Bytes that were to be sent since that was done last.
     unsent_bytes: usize,
     /// Transports that have ended and wait for what is in flight.
-    dying: Vec<(ConnectionId, CloseReason)>,
+    closing: Vec<(ConnectionId, CloseReason)>,
     // Last, so that nothing of a transport outlives it but by accident of a panic.
     ring: Ring,
 }
@@ -96,21 +96,21 @@ impl Uring {
     pub fn new(options: Options) -> io::Result<Self> {
         let mut ring = Ring::new(&options)?;
         let receive = vec![0; options.receive_bytes.max(1)].into_boxed_slice();
-        let base = Base::new(options, SPARE_QUEUES_MAX)?;
+        let base = DriverBase::new(options, SPARE_QUEUES_MAX)?;
         ring.poll_wake(base.waker.eventfd());
         Ok(Self {
             base,
-            is_deaf: false,
+            needs_wake_poll: false,
             is_woken: false,
             watched: Vec::new(),
             ready: VecDeque::new(),
-            behind: HashMap::new(),
+            later_parts: HashMap::new(),
             spare: Vec::new(),
             receive,
             pausing: Vec::new(),
             unsent: Vec::new(),
             unsent_bytes: 0,
-            dying: Vec::new(),
+            closing: Vec::new(),
             ring,
         })
     }
@@ -139,16 +139,16 @@ impl Uring {
         if let Some(queue) = transport.queue.take() {
             self.base.queues.give(queue);
         }
-        if interest & BEHIND != 0 {
-            self.forget_behind(id.index);
+        if interest & HAS_LATER_PARTS != 0 {
+            self.drop_later_parts(id.index);
         }
         self.cancel_all(id.index);
         self.base.wheel.clear(&mut self.base.transports, id.index);
-        self.dying.push((id, reason));
+        self.closing.push((id, reason));
     }
 
     /// Takes what is in flight of an open transport back from the kernel, at once.
-    fn take_back(&mut self, id: ConnectionId) -> Option<()> {
+    fn reclaim(&mut self, id: ConnectionId) -> Option<()> {
         loop {
             let transport = self.base.transports.live(id)?;
             if transport.state != State::Open {
@@ -165,8 +165,8 @@ impl Uring {
     }
 
     /// Takes the completions of all sends: nobody may do anything with their transports before.
-    fn land(&mut self) -> io::Result<()> {
-        while self.ring.has_flights() {
+    fn reap_sends(&mut self) -> io::Result<()> {
+        while self.ring.has_in_flight() {
             self.ring.wait(Some(Duration::ZERO))?;
             self.collect();
         }
@@ -180,10 +180,10 @@ impl Uring {
             self.cancel_receive(index);
         }
         if interest & WRITABLE != 0 {
-            self.ring.cancel(Kind::Writable, index);
+            self.ring.cancel(OperationKind::Writable, index);
         }
         if interest & CHANGES != 0 {
-            self.ring.cancel(Kind::Change, index);
+            self.ring.cancel(OperationKind::Change, index);
         }
     }
 
@@ -191,16 +191,20 @@ impl Uring {
     fn cancel_receive(&mut self, index: u32) {
         let is_poll = self.base.transports.slot(index).interest & POLLING != 0;
         let kind = if is_poll {
-            Kind::Readable
+            OperationKind::Readable
         } else {
-            Kind::Receive
+            OperationKind::Receive
         };
         self.ring.cancel(kind, index);
     }
 
     /// Closes the descriptors of those that have nothing in flight any more.
-    fn bury(&mut self) {
-        let Self { dying, base, .. } = self;
+    fn close_finished(&mut self) {
+        let Self {
+            closing: dying,
+            base,
+            ..
+        } = self;
         dying.retain(|(id, reason)| {
             let transport = base.transports.slot(id.index);
             if transport.interest & (RECEIVING | WRITABLE | CHANGES) != 0 {
@@ -221,7 +225,7 @@ impl Uring {
 
     /// How long the wait may last.
     fn wait_ms(&self) -> Option<u64> {
-        let is_busy = self.is_woken || !self.dying.is_empty() || !self.ready.is_empty();
+        let is_busy = self.is_woken || !self.closing.is_empty() || !self.ready.is_empty();
         if is_busy {
             return Some(0);
         }
@@ -232,38 +236,38 @@ impl Uring {
     fn collect(&mut self) {
         while let Some(done) = self.ring.next() {
             match done {
-                Done::Sent(id, sent, queue) => self.sent(id, sent, queue),
-                Done::Received(index, filled, has_more) => {
+                Completion::Sent(id, sent, queue) => self.sent(id, sent, queue),
+                Completion::Received(index, filled, has_more) => {
                     if !has_more {
                         let slot = self.base.transports.slot(index);
                         slot.interest &= !(RECEIVING | CANCELLING);
                     }
                     self.received(index, filled, has_more);
                 }
-                Done::Readable(index) => {
+                Completion::Readable(index) => {
                     let slot = self.base.transports.slot(index);
                     slot.interest &= !(RECEIVING | CANCELLING | POLLING);
                     self.disarmed(index);
                 }
-                Done::Acceptable(listener) => {
+                Completion::Acceptable(listener) => {
                     let listener = ListenerId(listener);
                     self.watched.retain(|watched| *watched != listener);
                     self.ready.push_back(Ready::Listener(listener));
                 }
-                Done::Writable(index) => {
+                Completion::Writable(index) => {
                     self.base.transports.slot(index).interest &= !WRITABLE;
                     self.writable(index);
                 }
-                Done::Changed(index, has_more) => {
+                Completion::Changed(index, has_more) => {
                     if !has_more {
                         self.base.transports.slot(index).interest &= !CHANGES;
                     }
                     self.changed(index);
                 }
-                Done::Missed(kind, index) => self.cancel_again(kind, index),
-                Done::Woken(has_more) => {
+                Completion::Missed(kind, index) => self.cancel_again(kind, index),
+                Completion::Woken(has_more) => {
                     self.is_woken = true;
-                    self.is_deaf |= !has_more;
+                    self.needs_wake_poll |= !has_more;
                 }
             }
         }
@@ -271,10 +275,10 @@ impl Uring {
 
     /// A cancellation found nothing: where the thing is still in flight it was between two steps of the kernel.
     #[cold]
-    fn cancel_again(&mut self, kind: Kind, index: u32) {
+    fn cancel_again(&mut self, kind: OperationKind, index: u32) {
         let wanted = match kind {
-            Kind::Receive | Kind::Readable => RECEIVING,
-            Kind::Writable => WRITABLE,
+            OperationKind::Receive | OperationKind::Readable => RECEIVING,
+            OperationKind::Writable => WRITABLE,
             _ => CHANGES,
         };
         let slot = self.base.transports.slot(index);
@@ -294,21 +298,21 @@ impl Drop for Uring {
                 self.ring.give_back(filled);
             }
         }
-        let behind: Vec<u32> = self.behind.keys().copied().collect();
+        let behind: Vec<u32> = self.later_parts.keys().copied().collect();
         behind
             .into_iter()
-            .for_each(|index| self.forget_behind(index));
+            .for_each(|index| self.drop_later_parts(index));
     }
 }
 
-impl BackEnd for Uring {
+impl SocketBackEnd for Uring {
     #[inline]
-    fn base(&mut self) -> &mut Base {
+    fn base(&mut self) -> &mut DriverBase {
         &mut self.base
     }
 }
 
-impl Accepts for Uring {
+impl AcceptBackEnd for Uring {
     /// A poll that nobody wants any more is left alone: when it answers, nothing is accepted.
     fn watch_listener(&mut self, id: ListenerId, is_wanted: bool) {
         if is_wanted && !self.watched.contains(&id) {
@@ -318,7 +322,7 @@ impl Accepts for Uring {
         }
     }
 
-    fn take_in(&mut self, socket: OwnedFd) -> ConnectionId {
+    fn add_accepted(&mut self, socket: OwnedFd) -> ConnectionId {
         let id = self.base.transports.add(socket, State::Open);
         self.arm(id, 0);
         id
@@ -328,7 +332,7 @@ impl Accepts for Uring {
 impl Driver for Uring {
     fn listen(&mut self, socket: OwnedFd) -> io::Result<ListenerId> {
         let id = self.add_listener(socket)?;
-        self.settle_listener(id);
+        self.update_listener(id);
         Ok(id)
     }
 
@@ -374,8 +378,8 @@ impl Driver for Uring {
         };
         transport.paused = false;
         let is_armed = transport.interest & RECEIVING != 0 || transport.ended;
-        if transport.interest & BEHIND != 0 || !is_armed {
-            self.stand_in_line(id);
+        if transport.interest & HAS_LATER_PARTS != 0 || !is_armed {
+            self.queue_ready(id);
         }
     }
 
@@ -386,11 +390,11 @@ impl Driver for Uring {
     fn close(&mut self, id: ConnectionId) {
         // What was sent in this turn would have left by now on a back end that waits for nothing: last words, an alert.
         self.send_now(id);
-        self.end(id, CloseReason::Asked);
+        self.end(id, CloseReason::Requested);
     }
 
     fn detach(&mut self, id: ConnectionId) -> Option<Detached> {
-        self.take_back(id)?;
+        self.reclaim(id)?;
         let received = self.take_unread(id);
         self.base.detach(id, received)
     }
@@ -423,7 +427,7 @@ impl Driver for Uring {
         timeout: Option<Duration>,
         sink: &mut impl FnMut(&mut Self, Event<'_>),
     ) -> io::Result<()> {
-        if mem::take(&mut self.is_deaf) {
+        if mem::take(&mut self.needs_wake_poll) {
             self.ring.poll_wake(self.base.waker.eventfd());
         }
         self.stop_receiving();
@@ -434,7 +438,7 @@ impl Driver for Uring {
         self.base.now_ms = socket::now_ms();
 
         self.collect();
-        self.land()?;
+        self.reap_sends()?;
         if mem::take(&mut self.is_woken) {
             sink(self, Event::Woken);
         }
@@ -442,7 +446,7 @@ impl Driver for Uring {
         self.retry_accept();
         self.fire_timers(sink);
         self.deliver_pending(sink);
-        self.bury();
+        self.close_finished();
         self.deliver_closed(sink);
         Ok(())
     }

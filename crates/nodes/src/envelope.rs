@@ -25,7 +25,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Message, NodeId};
+use crate::{NodeId, NodeMessage};
 
 /// Major and minor version of what this program sends.
 pub const VERSION: (u8, u8) = (1, 0);
@@ -40,7 +40,7 @@ const HEADER_BYTES: usize = 28;
 const DEPTH_MAX: usize = 32;
 
 /// The upper bit of the kind of a numbered message.
-const NUMBERED: u16 = 0x8000;
+const SEQUENCED: u16 = 0x8000;
 
 const ANNOUNCE: u16 = 1;
 const LEAVE: u16 = 2;
@@ -50,8 +50,8 @@ const USER_STATUS: u16 = 5;
 const ANSWER: u16 = 6;
 const RELAY: u16 = 7;
 const APP: u16 = 8;
-const INSTRUCT: u16 = NUMBERED | 1;
-const BLOCK: u16 = NUMBERED | 2;
+const INSTRUCT: u16 = SEQUENCED | 1;
+const BLOCK: u16 = SEQUENCED | 2;
 
 /// A message on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,12 +64,12 @@ pub struct Envelope {
     /// Answers that leave the receiver later than this after the arrival of the question are of no use; 0 without limit.
     pub within_ms: u32,
     /// The message.
-    pub message: Message,
+    pub message: NodeMessage,
 }
 
 /// What precedes each message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct EnvelopeHeader {
     /// The minor version of the sender.
     pub minor: u8,
     /// The kind of the message.
@@ -95,7 +95,7 @@ pub enum EncodeError {
 
 /// Why bytes that have arrived are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Ignored {
+pub enum DecodeError {
     /// They are no message between nodes.
     #[error("not a message between nodes")]
     Foreign,
@@ -107,45 +107,45 @@ pub enum Ignored {
     OtherVersion(u8),
     /// A kind or a variant that this version does not know.
     #[error("a message between nodes of a kind that is not known: {}", .0.kind)]
-    Unknown(Header),
+    Unknown(EnvelopeHeader),
     /// A known kind that can't be read.
     #[error("a malformed message between nodes, of kind {}", .0.kind)]
-    Malformed(Header),
+    Malformed(EnvelopeHeader),
 }
 
 /// How many messages were ignored, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IgnoredCounts {
-    /// See [`Ignored::Foreign`].
+pub struct DecodeErrorCounts {
+    /// See [`DecodeError::Foreign`].
     pub foreign: u64,
-    /// See [`Ignored::TooLarge`].
+    /// See [`DecodeError::TooLarge`].
     pub too_large: u64,
-    /// See [`Ignored::OtherVersion`].
+    /// See [`DecodeError::OtherVersion`].
     pub other_version: u64,
-    /// See [`Ignored::Unknown`].
+    /// See [`DecodeError::Unknown`].
     pub unknown: u64,
-    /// See [`Ignored::Malformed`].
+    /// See [`DecodeError::Malformed`].
     pub malformed: u64,
 }
 
-impl IgnoredCounts {
+impl DecodeErrorCounts {
     /// Counts one ignored message by its reason.
-    pub fn add(&mut self, ignored: Ignored) {
+    pub fn add(&mut self, ignored: DecodeError) {
         let count = match ignored {
-            Ignored::Foreign => &mut self.foreign,
-            Ignored::TooLarge => &mut self.too_large,
-            Ignored::OtherVersion(_) => &mut self.other_version,
-            Ignored::Unknown(_) => &mut self.unknown,
-            Ignored::Malformed(_) => &mut self.malformed,
+            DecodeError::Foreign => &mut self.foreign,
+            DecodeError::TooLarge => &mut self.too_large,
+            DecodeError::OtherVersion(_) => &mut self.other_version,
+            DecodeError::Unknown(_) => &mut self.unknown,
+            DecodeError::Malformed(_) => &mut self.malformed,
         };
         *count += 1;
     }
 }
 
-impl Ignored {
+impl DecodeError {
     /// Returns the header, if there is one that can be read: its number counts also where its message is ignored.
     #[must_use]
-    pub fn header(&self) -> Option<&Header> {
+    pub fn header(&self) -> Option<&EnvelopeHeader> {
         match self {
             Self::Unknown(header) | Self::Malformed(header) => Some(header),
             Self::Foreign | Self::TooLarge | Self::OtherVersion(_) => None,
@@ -153,25 +153,25 @@ impl Ignored {
     }
 }
 
-impl Header {
+impl EnvelopeHeader {
     /// Returns whether the message has a number of its own; also of kinds that are not known.
     #[must_use]
-    pub fn is_numbered(&self) -> bool {
-        self.kind & NUMBERED != 0
+    pub fn is_sequenced(&self) -> bool {
+        self.kind & SEQUENCED != 0
     }
 
     /// Reads a header, and returns what follows it.
     ///
     /// # Errors
     /// There is none of this major version.
-    pub fn read(bytes: &[u8]) -> Result<(Self, &[u8]), Ignored> {
+    pub fn read(bytes: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
         if bytes.len() > MESSAGE_BYTES_MAX {
-            return Err(Ignored::TooLarge);
+            return Err(DecodeError::TooLarge);
         }
-        let (header, body) = split(bytes).ok_or(Ignored::Foreign)?;
+        let (header, body) = split(bytes).ok_or(DecodeError::Foreign)?;
         let ([major, minor], header) = header;
         if major != VERSION.0 {
-            return Err(Ignored::OtherVersion(major));
+            return Err(DecodeError::OtherVersion(major));
         }
         let (kind, source, sequence, within_ms) = header;
         let header = Self {
@@ -224,9 +224,9 @@ impl Envelope {
     ///
     /// # Errors
     /// It is ignored.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Ignored> {
-        let (header, body) = Header::read(bytes)?;
-        match Message::read(header.kind, body) {
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let (header, body) = EnvelopeHeader::read(bytes)?;
+        match NodeMessage::read(header.kind, body) {
             Ok(Some(message)) => Ok(Self {
                 source: header.source,
                 sequence: header.sequence,
@@ -234,13 +234,13 @@ impl Envelope {
                 message,
             }),
             // What a later version has added within a known kind can't be told from what is malformed.
-            Err(_) if header.minor <= VERSION.1 => Err(Ignored::Malformed(header)),
-            Ok(None) | Err(_) => Err(Ignored::Unknown(header)),
+            Err(_) if header.minor <= VERSION.1 => Err(DecodeError::Malformed(header)),
+            Ok(None) | Err(_) => Err(DecodeError::Unknown(header)),
         }
     }
 }
 
-impl Message {
+impl NodeMessage {
     fn kind(&self) -> u16 {
         match self {
             Self::Announce(_) => ANNOUNCE,

@@ -94,10 +94,10 @@ impl Glob {
 
     /// Whether a name fits. Takes time in proportion to the lengths of both.
     #[must_use]
-    pub fn fits(&self, name: &str) -> bool {
+    pub fn matches(&self, name: &str) -> bool {
         match &self.0 {
             Form::Wildcards(pattern) => fits(name, pattern),
-            Form::Steps { steps, .. } => leads_through(steps, name),
+            Form::Steps { steps, .. } => accepts(steps, name),
         }
     }
 }
@@ -117,9 +117,9 @@ impl TryFrom<String> for Glob {
 }
 
 /// Whether an automaton accepts a name.
-fn leads_through(steps: &[Step], name: &str) -> bool {
+fn accepts(steps: &[Step], name: &str) -> bool {
     let end = steps.len();
-    let (mut here, mut next) = (Places::new(end), Places::new(end));
+    let (mut here, mut next) = (StateSet::new(end), StateSet::new(end));
     here.reach(0, steps);
     for character in name.chars() {
         if here.list.is_empty() {
@@ -176,14 +176,14 @@ fn fits(text: &str, pattern: &str) -> bool {
 }
 
 /// Places in a pattern, each at most once.
-struct Places {
+struct StateSet {
     list: Vec<usize>,
     is_reached: Vec<bool>,
     /// Those that are still to be looked at.
     open: Vec<usize>,
 }
 
-impl Places {
+impl StateSet {
     fn new(end: usize) -> Self {
         Self {
             list: Vec::with_capacity(end + 1),
@@ -346,16 +346,16 @@ mod tests {
         ] {
             let glob = Glob::new(pattern).expect(pattern);
             for name in those {
-                assert!(glob.fits(name), "{name} {pattern}");
+                assert!(glob.matches(name), "{name} {pattern}");
             }
             for name in others {
-                assert!(!glob.fits(name), "{name} {pattern}");
+                assert!(!glob.matches(name), "{name} {pattern}");
             }
         }
         // Patterns that take exponential time by backtracking.
         let name = "a".repeat(250);
         for pattern in ["*a".repeat(100) + "b", "{a,a}".repeat(150) + "b"] {
-            assert!(!Glob::new(&pattern).expect("a pattern").fits(&name));
+            assert!(!Glob::new(&pattern).expect("a pattern").matches(&name));
         }
     }
 

@@ -3,7 +3,7 @@
 //! A *node* is a server process with its workers. Workers of one node exchange messages of two sorts: those that make sense
 //! there only, and those that mean the same on another node. The second sort is defined here, as plain data without
 //! handles, shared state or callbacks; `WorkerMessage::into_node_message` is the list that tells the sorts apart. What
-//! carries them is a [`Carrier`]: the mailbox between workers carries their parts as values, and a carrier between processes
+//! carries them is a [`NodeTransport`]: the mailbox between workers carries their parts as values, and a carrier between processes
 //! the [serialised form](envelope).
 //!
 //! # One node only
@@ -21,56 +21,57 @@
 //! | [`Announce`](Message::Announce) | all, every few seconds | the next one replaces it | harmless | no |
 //! | [`Leave`](Message::Leave) | all, at the end | the lease ends instead | harmless | no |
 //! | [`Instruct`](Message::Instruct) | all | noticed by its number, and had again | ignored by its number; carried out twice, a subscription or a refresh is the same, and a connection that came between is closed as well | [`Instructed`](Answer::Instructed) behind the last change |
-//! | [`Block`](Message::Block) | all | noticed by its number, and had again | the last one counts | [`Blocked`](Answer::Blocked) |
-//! | [`Connections`](Message::Connections), [`Channels`](Message::Channels), [`UserStatus`](Message::UserStatus) | all | the answer covers fewer nodes, and says so | answered twice, the second answer is ignored | by each node for itself: lists are joined, [channels](Listing::add) and counts of one user added, the latest time counts |
-//! | [`Answer`](Message::Answer) | the node of the caller | as if the question were | ignored: its ticket is used up | – |
-//! | [`Relay`](Message::Relay) | the node of the response | the client's own time limit finds out | a command is carried out twice: not to be repeated by a carrier | by the response |
+//! | [`Ban`](Message::Block) | all | noticed by its number, and had again | the last one counts | [`Blocked`](Answer::Blocked) |
+//! | [`ConnectionList`](Message::Connections), [`Channels`](Message::Channels), [`UserStatus`](Message::UserStatus) | all | the answer covers fewer nodes, and says so | answered twice, the second answer is ignored | by each node for itself: lists are joined, [channels](ChannelList::add) and counts of one user added, the latest time counts |
+//! | [`NodeAnswer`](Message::Answer) | the node of the caller | as if the question were | ignored: its ticket is used up | – |
+//! | [`EmulationRequest`](Message::Relay) | the node of the response | the client's own time limit finds out | a command is carried out twice: not to be repeated by a carrier | by the response |
 //! | [`App`](Message::App) | the node of the connections; a search to all | as a message to a connection that has just closed | not to be repeated by a carrier | a search by each node |
 //!
 //! *Order.* Messages of one node to another arrive in the order of sending. Between nodes there is no order: a block and
 //! its withdrawal, given to two nodes, come as they come.
 //!
-//! *Addresses.* A [`NodeId`] and a worker's number make an address. [`Caller`]s, [`Place`]s and [`Address`]es have the
+//! *Addresses.* A [`NodeId`] and a worker's number make an address. [`Caller`]s, [`ConnectionAddress`]s and [`EmulationAddress`]es have the
 //! worker, and belong to the source or the target of the envelope that they travel in; applications travel by name.
 //!
 //! *Time.* Clocks of nodes differ, so an envelope says how many milliseconds an answer is of use from its arrival. The
 //! caller's own clock ends its waiting.
 //!
-//! *Numbers.* Commands are numbered by their source, and every message tells the number of the last command: [`Numbers`],
-//! [`Followed`].
+//! *Numbers.* Commands are numbered by their source, and every message tells the number of the last command: [`Sequencer`],
+//! [`SequenceTracker`].
 
 #![forbid(unsafe_code)]
 
-mod block;
-pub mod carrier;
-mod census;
-mod connected;
+mod ban;
+mod channel_list;
+mod connection_list;
+mod emulation;
 pub mod envelope;
 mod glob;
 mod id;
-mod instruction;
-mod listing;
+mod list_connections;
 mod message;
-mod numbers;
-mod relay;
+mod sequence;
 mod status;
+pub mod transport;
+mod user_command;
 mod wire;
 
-pub use block::{Block, NotBlocked};
-pub use carrier::{Carrier, Full};
-pub use census::Census;
-pub use connected::{CONNECTED_MAX, Connected, Connections};
+pub use ban::{Ban, BanError};
+pub use channel_list::{CHANNELS_LISTED_MAX, ChannelList};
+pub use connection_list::{CONNECTIONS_LISTED_MAX, ConnectionInfo, ConnectionList};
+pub use emulation::{EmulationAddress, EmulationRequest};
 pub use envelope::{
-    EncodeError, Envelope, Header, Ignored, IgnoredCounts, MESSAGE_BYTES_MAX, VERSION,
+    DecodeError, DecodeErrorCounts, EncodeError, Envelope, EnvelopeHeader, MESSAGE_BYTES_MAX,
+    VERSION,
 };
 pub use glob::{Glob, GlobError};
 pub use id::{Caller, NodeId, Ticket};
-pub use instruction::{Deed, Instruction, Subscribe};
-pub use listing::{LISTED_MAX, Listing};
+pub use list_connections::ListConnections;
 pub use message::{
-    Announcement, Answer, AppCaller, AppMessage, AppOrder, BlockCommand, ChannelsQuery, Message,
-    Place, Reply, UserCommand, UserStatusQuery,
+    Announcement, AppCaller, AppMessage, AppOrder, BanRequest, ChannelsQuery, ConnectionAddress,
+    NodeAnswer, NodeMessage, NodeReply, UserCommandRequest, UserStatusQuery,
 };
-pub use numbers::{Arrival, Followed, Numbers};
-pub use relay::{Address, Relay};
+pub use sequence::{SequenceCheck, SequenceTracker, Sequencer};
 pub use status::UserStatus;
+pub use transport::{NodeTransport, NodeTransportFull};
+pub use user_command::{SubscribeAction, UserAction, UserCommand};

@@ -7,30 +7,31 @@ use veche_types::{ConnectionId, MessageKind, WorkerId};
 
 use crate::wire;
 use crate::{
-    Block, Caller, Census, Connections, Glob, Instruction, Listing, NotBlocked, Relay, UserStatus,
+    Ban, BanError, Caller, ChannelList, ConnectionList, EmulationRequest, Glob, ListConnections,
+    UserCommand, UserStatus,
 };
 
 /// A message between nodes; the [crate](crate)'s text says what each promises.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
+pub enum NodeMessage {
     /// Announces the node, every few seconds.
     Announce(Box<Announcement>),
     /// The node has ended, and has no connections any more.
     Leave,
     /// Orders an action on the connections of a user.
-    Instruct(UserCommand),
+    Instruct(UserCommandRequest),
     /// Keep a user or a token out, or let a user in again.
-    Block(BlockCommand),
+    Block(BanRequest),
     /// Asks for a list of connections.
-    Connections(Arc<Census>),
+    Connections(Arc<ListConnections>),
     /// Asks for a list of channels.
     Channels(ChannelsQuery),
     /// Asks whether a user is connected.
     UserStatus(UserStatusQuery),
     /// The answer to one of the above.
-    Answer(Reply),
+    Answer(NodeReply),
     /// Commands of a client whose response is on the node.
-    Relay(Relay),
+    Relay(EmulationRequest),
     /// For the same application on the node.
     App(AppMessage),
 }
@@ -58,77 +59,77 @@ pub struct Announcement {
     pub is_draining: bool,
 }
 
-/// See [`Message::Instruct`].
+/// See [`NodeMessage::Instruct`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UserCommand {
+pub struct UserCommandRequest {
     /// The user.
     #[serde(with = "wire::text")]
     pub user: Arc<str>,
     /// The action, and the connections of the user that it applies to.
     #[serde(with = "wire::shared")]
-    pub instruction: Arc<Instruction>,
-    /// Gets [`Answer::Instructed`].
+    pub instruction: Arc<UserCommand>,
+    /// Gets [`NodeAnswer::Instructed`].
     pub caller: Option<Caller>,
 }
 
-/// See [`Message::Block`].
+/// See [`NodeMessage::Ban`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BlockCommand {
+pub struct BanRequest {
     /// The command itself.
-    pub block: Block,
-    /// Gets [`Answer::Blocked`].
+    pub block: Ban,
+    /// Gets [`NodeAnswer::Blocked`].
     pub caller: Option<Caller>,
 }
 
-/// See [`Message::Channels`].
+/// See [`NodeMessage::Channels`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelsQuery {
     /// The pattern of their names.
     #[serde(with = "wire::shared")]
     pub pattern: Arc<Glob>,
-    /// Gets [`Answer::Channels`].
+    /// Gets [`NodeAnswer::Channels`].
     pub caller: Caller,
 }
 
-/// See [`Message::UserStatus`].
+/// See [`NodeMessage::UserStatus`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserStatusQuery {
     /// The user.
     #[serde(with = "wire::text")]
     pub user: Arc<str>,
-    /// Gets [`Answer::UserStatus`].
+    /// Gets [`NodeAnswer::UserStatus`].
     pub caller: Caller,
 }
 
-/// See [`Message::Answer`].
+/// See [`NodeMessage::NodeAnswer`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reply {
+pub struct NodeReply {
     /// The caller of the message that is answered.
     pub caller: Caller,
     /// The answer of one node, for its own connections.
-    pub answer: Answer,
+    pub answer: NodeAnswer,
 }
 
 /// The answer of a node to a query or command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum NodeAnswer {
     /// All connections of the user on the node have carried the instruction out, and their channels know.
     Instructed {
         /// The connections.
         connections: u32,
     },
     /// The block is in force on the node.
-    Blocked(Result<(), NotBlocked>),
+    Blocked(Result<(), BanError>),
     /// The connections of the node.
-    Connections(Connections),
+    Connections(ConnectionList),
     /// The channels with subscribers on the node, and the number of these.
-    Channels(Listing),
+    Channels(ChannelList),
     /// The user's connections to the node, and when the last one ended.
     UserStatus(UserStatus),
 }
 
-/// See [`Message::App`].
+/// See [`NodeMessage::App`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppMessage {
     /// The name of the application.
@@ -140,7 +141,7 @@ pub struct AppMessage {
 
 /// The place of a connection on its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Place {
+pub struct ConnectionAddress {
     /// Its worker.
     #[serde(with = "wire::WireWorker")]
     pub worker: WorkerId,
@@ -156,7 +157,7 @@ pub enum AppOrder {
     /// Send a message.
     Send {
         /// The connection.
-        to: Place,
+        to: ConnectionAddress,
         /// The kind of the message.
         #[serde(with = "wire::WireMessageKind")]
         kind: MessageKind,
@@ -167,7 +168,7 @@ pub enum AppOrder {
     /// Close a connection.
     Close {
         /// The connection.
-        to: Place,
+        to: ConnectionAddress,
         /// The close code.
         code: u16,
         /// The reason.
@@ -187,7 +188,7 @@ pub enum AppOrder {
         /// The call that asked for them.
         caller: AppCaller,
         /// Connections of the node that answers.
-        places: Vec<Place>,
+        places: Vec<ConnectionAddress>,
     },
 }
 
@@ -201,10 +202,10 @@ pub struct AppCaller {
     pub token: u64,
 }
 
-impl Message {
+impl NodeMessage {
     /// Returns whether the message has a number of its own, so that each node notices its loss.
     #[must_use]
-    pub fn is_numbered(&self) -> bool {
+    pub fn is_sequenced(&self) -> bool {
         matches!(self, Self::Instruct(_) | Self::Block(_))
     }
 

@@ -180,17 +180,17 @@ pub(crate) mod shared {
 pub(crate) mod payload {
     use super::*;
 
-    struct Given<'a>(&'a Payload);
+    struct BorrowedPayload<'a>(&'a Payload);
 
-    impl Serialize for Given<'_> {
+    impl Serialize for BorrowedPayload<'_> {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             WirePayload::serialize(self.0, serializer)
         }
     }
 
-    struct Taken(Payload);
+    struct OwnedPayload(Payload);
 
-    impl<'de> Deserialize<'de> for Taken {
+    impl<'de> Deserialize<'de> for OwnedPayload {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
             WirePayload::deserialize(deserializer).map(Self)
         }
@@ -200,14 +200,14 @@ pub(crate) mod payload {
         payload: &Option<Payload>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        payload.as_ref().map(Given).serialize(serializer)
+        payload.as_ref().map(BorrowedPayload).serialize(serializer)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<Payload>, D::Error> {
-        let payload = Option::<Taken>::deserialize(deserializer)?;
-        Ok(payload.map(|Taken(payload)| payload))
+        let payload = Option::<OwnedPayload>::deserialize(deserializer)?;
+        Ok(payload.map(|OwnedPayload(payload)| payload))
     }
 }
 

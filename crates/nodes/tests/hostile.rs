@@ -8,8 +8,8 @@ mod samples;
 use proptest::prelude::*;
 use serde::Serialize;
 use veche_nodes::{
-    Caller, EncodeError, Envelope, Header, Ignored, IgnoredCounts, MESSAGE_BYTES_MAX, Message,
-    NodeId, Ticket,
+    Caller, DecodeError, DecodeErrorCounts, EncodeError, Envelope, EnvelopeHeader,
+    MESSAGE_BYTES_MAX, NodeId, NodeMessage, Ticket,
 };
 use veche_types::{ConnectionId, WorkerId};
 
@@ -37,8 +37,8 @@ fn body(value: &impl Serialize) -> Vec<u8> {
     rmp_serde::to_vec_named(value).expect("a value that can be encoded")
 }
 
-fn header(minor: u8, kind: u16) -> Header {
-    Header {
+fn header(minor: u8, kind: u16) -> EnvelopeHeader {
+    EnvelopeHeader {
         minor,
         kind,
         source: NodeId(7),
@@ -113,7 +113,7 @@ fn fields_of_a_later_version_are_ignored_and_absent_ones_have_defaults() {
         },
     };
     let read = Envelope::decode(&message(9, USER_STATUS, &body(&later))).expect("a message");
-    let Message::UserStatus(query) = read.message else {
+    let NodeMessage::UserStatus(query) = read.message else {
         panic!("{:?}", read.message);
     };
     let session = ConnectionId {
@@ -134,14 +134,14 @@ fn fields_of_a_later_version_are_ignored_and_absent_ones_have_defaults() {
         },
     };
     let read = Envelope::decode(&message(0, INSTRUCT, &body(&command))).expect("a message");
-    let Message::Instruct(command) = read.message else {
+    let NodeMessage::Instruct(command) = read.message else {
         panic!("{:?}", read.message);
     };
-    assert!(command.instruction.means_all() && command.caller.is_none());
+    assert!(command.instruction.applies_to_all() && command.caller.is_none());
 }
 
 #[test]
-fn what_is_not_known_is_ignored_with_its_number() {
+fn unknown_messages_are_ignored_but_count_in_the_sequence() {
     let paint = |minor| {
         let instruction = LaterInstruction {
             action: LaterDeed::Paint { colour: "red" },
@@ -152,30 +152,33 @@ fn what_is_not_known_is_ignored_with_its_number() {
     let status = |bytes: &[u8]| message(0, USER_STATUS, bytes);
     let mut other_major = status(&[]);
     other_major[4] = 2;
-    let mut counts = IgnoredCounts::default();
+    let mut counts = DecodeErrorCounts::default();
     for (bytes, expected) in [
         (
             message(1, LATER_COMMAND, b"?"),
-            Ignored::Unknown(header(1, LATER_COMMAND)),
+            DecodeError::Unknown(header(1, LATER_COMMAND)),
         ),
-        (message(0, 999, b""), Ignored::Unknown(header(0, 999))),
-        (paint(1), Ignored::Unknown(header(1, INSTRUCT))),
-        (paint(0), Ignored::Malformed(header(0, INSTRUCT))),
-        (status(b""), Ignored::Malformed(header(0, USER_STATUS))),
-        (status(&[0x80]), Ignored::Malformed(header(0, USER_STATUS))),
-        (other_major, Ignored::OtherVersion(2)),
-        (Vec::new(), Ignored::Foreign),
-        (b"vche\x01\0".to_vec(), Ignored::Foreign),
+        (message(0, 999, b""), DecodeError::Unknown(header(0, 999))),
+        (paint(1), DecodeError::Unknown(header(1, INSTRUCT))),
+        (paint(0), DecodeError::Malformed(header(0, INSTRUCT))),
+        (status(b""), DecodeError::Malformed(header(0, USER_STATUS))),
+        (
+            status(&[0x80]),
+            DecodeError::Malformed(header(0, USER_STATUS)),
+        ),
+        (other_major, DecodeError::OtherVersion(2)),
+        (Vec::new(), DecodeError::Foreign),
+        (b"vche\x01\0".to_vec(), DecodeError::Foreign),
         (
             b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n".to_vec(),
-            Ignored::Foreign,
+            DecodeError::Foreign,
         ),
-        (status(&vec![0; MESSAGE_BYTES_MAX]), Ignored::TooLarge),
+        (status(&vec![0; MESSAGE_BYTES_MAX]), DecodeError::TooLarge),
     ] {
         assert_eq!(Envelope::decode(&bytes), Err(expected), "{expected}");
         counts.add(expected);
     }
-    let expected = IgnoredCounts {
+    let expected = DecodeErrorCounts {
         foreign: 3,
         too_large: 1,
         other_version: 1,
@@ -183,9 +186,9 @@ fn what_is_not_known_is_ignored_with_its_number() {
         malformed: 3,
     };
     assert_eq!(counts, expected);
-    let later = Ignored::Unknown(header(1, LATER_COMMAND));
-    assert!(later.header().is_some_and(Header::is_numbered));
-    assert_eq!(Ignored::Foreign.header(), None);
+    let later = DecodeError::Unknown(header(1, LATER_COMMAND));
+    assert!(later.header().is_some_and(EnvelopeHeader::is_sequenced));
+    assert_eq!(DecodeError::Foreign.header(), None);
 }
 
 #[test]
@@ -196,7 +199,7 @@ fn nothing_follows_a_message_and_nothing_is_missing() {
             let read = Envelope::decode(&whole[..length]);
             assert!(read.is_err(), "{name}: {length} of {}", whole.len());
         }
-        if envelope.message == Message::Leave {
+        if envelope.message == NodeMessage::Leave {
             continue;
         }
         let more = [&whole[..], &[0xc0]].concat();
@@ -205,10 +208,10 @@ fn nothing_follows_a_message_and_nothing_is_missing() {
 }
 
 #[test]
-fn what_nests_deeply_is_refused() {
+fn deep_nesting_is_refused() {
     for (name, envelope) in samples::all() {
         let whole = envelope.encode().expect("a message that can be encoded");
-        if envelope.message == Message::Leave {
+        if envelope.message == NodeMessage::Leave {
             continue;
         }
         for byte in [0x91, 0xdd, 0x81] {
@@ -262,7 +265,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_sent_is_read(
+    fn encoded_messages_are_decoded(
         user in ".{0,40}",
         commands in prop::collection::vec(any::<u8>(), 0..2000),
         code in any::<u16>(),
@@ -282,7 +285,7 @@ proptest! {
 }
 
 #[test]
-fn what_fuzzing_has_found_is_read_or_ignored() {
+fn fuzzing_findings_are_read_or_ignored() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/nodes");
     let files = std::fs::read_dir(folder).expect("the corpus");
     let mut count = 0;

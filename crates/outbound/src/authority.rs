@@ -3,15 +3,15 @@
 
 use std::path::PathBuf;
 
-use veche_calls::{Fault, FaultKind, Tls};
+use veche_calls::{CallError, CallErrorKind, TlsMode};
 use veche_tls::Roots;
 
 /// What the file has, if one is named; `whose` begins the words of the error.
-pub(crate) async fn read(whose: &'static str, tls: &Tls) -> Result<Option<Roots>, Fault> {
-    let Tls::Authority(file) = tls else {
+pub(crate) async fn read(whose: &'static str, tls: &TlsMode) -> Result<Option<Roots>, CallError> {
+    let TlsMode::Authority(file) = tls else {
         return Ok(None);
     };
-    let fault = |why: String| Fault::new(FaultKind::Invalid, format!("{whose}: {why}"));
+    let fault = |why: String| CallError::new(CallErrorKind::Invalid, format!("{whose}: {why}"));
     let file = PathBuf::from(file);
     let read = tokio::task::spawn_blocking(move || Roots::read(&file)).await;
     let roots = read.map_err(|error| fault(error.to_string()))?;

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// See the module's text: questions are rare beside messages.
 #[derive(Debug, Default)]
-pub struct Count(AtomicU64);
+pub struct SharedCounter(AtomicU64);
 
-impl Count {
+impl SharedCounter {
     /// Adds to it.
     pub fn add(&self, count: u64) {
         self.0.fetch_add(count, Relaxed);

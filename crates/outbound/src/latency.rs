@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use crate::Count;
+use crate::SharedCounter;
 
 /// Bounds of the times, in milliseconds; above the last one there is one more bucket.
 const BUCKETS_MS: [u64; 9] = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500];
 
 /// See the module's text.
 #[derive(Debug, Default)]
-pub struct Latency {
-    counts: [Count; BUCKETS_MS.len() + 1],
-    sum_us: Count,
+pub struct LatencyHistogram {
+    counts: [SharedCounter; BUCKETS_MS.len() + 1],
+    sum_us: SharedCounter,
 }
 
-impl Latency {
+impl LatencyHistogram {
     /// An answer took so long, whatever it was.
-    pub fn took(&self, time: Duration) {
+    pub fn record(&self, time: Duration) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let bucket = BUCKETS_MS.partition_point(|&ms| ms * 1000 < us);
         self.counts[bucket].add(1);
@@ -27,7 +27,7 @@ impl Latency {
     #[must_use]
     pub fn buckets(&self) -> Vec<(f64, u64)> {
         let bounds = BUCKETS_MS.iter().map(|&ms| ms as f64 / 1e3);
-        let counts = self.counts.iter().map(Count::read);
+        let counts = self.counts.iter().map(SharedCounter::read);
         bounds.chain([f64::INFINITY]).zip(counts).collect()
     }
 
@@ -44,9 +44,9 @@ mod tests {
 
     #[test]
     fn times_fall_into_the_bucket_that_has_room_for_them() {
-        let latency = Latency::default();
+        let latency = LatencyHistogram::default();
         for us in [0, 5_000, 5_001, 2_500_000, 2_500_001] {
-            latency.took(Duration::from_micros(us));
+            latency.record(Duration::from_micros(us));
         }
         let counts: Vec<u64> = latency.buckets().iter().map(|(_, count)| *count).collect();
         assert_eq!(counts, [2, 1, 0, 0, 0, 0, 0, 0, 1, 1]);

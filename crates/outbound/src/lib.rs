@@ -17,19 +17,19 @@ mod port;
 mod redis;
 mod resolve;
 
-pub use count::Count;
-pub use latency::Latency;
-pub use metrics::{Client, Figures, Metrics, WAIT_BUCKETS_MS};
+pub use count::SharedCounter;
+pub use latency::LatencyHistogram;
+pub use metrics::{ClientKind, ClientMetrics, Metrics, WAIT_BUCKETS_MS};
 pub use port::{CALLS_MAX, Port};
 
 use std::io;
 use std::sync::{Arc, OnceLock};
 
 use tokio::runtime::{Builder, Runtime};
-use veche_calls::{Call, Fault, FaultKind, Outcome};
-use veche_tls::Trusts;
+use veche_calls::{Call, CallError, CallErrorKind, CallOutcome};
+use veche_tls::TrustStores;
 
-use perform::Clients;
+use perform::ClientCache;
 
 /// The outbound side of a process. Its threads begin with the first call; clones are the same one.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,7 @@ pub struct Outbound(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     runtime: OnceLock<Runtime>,
-    clients: Arc<Clients>,
+    clients: Arc<ClientCache>,
 }
 
 /// Cores for each thread of the runtime: it waits more than it works.
@@ -54,12 +54,12 @@ impl Outbound {
 
     /// Has one call performed for somebody who is no worker; `done` is called with what has become of it, on a thread of
     /// the runtime, or on this one if there is none.
-    pub fn ask(&self, call: Call, done: impl FnOnce(Outcome) + Send + 'static) {
+    pub fn ask(&self, call: Call, done: impl FnOnce(CallOutcome) + Send + 'static) {
         let runtime = match self.runtime() {
             Ok(runtime) => runtime,
             Err(error) => {
                 let words = format!("no threads for calls to the outside: {error}");
-                return done(Err(Fault::new(FaultKind::Unreachable, words)));
+                return done(Err(CallError::new(CallErrorKind::Unreachable, words)));
             }
         };
         let clients = Arc::clone(&self.0.clients);
@@ -74,7 +74,7 @@ impl Outbound {
 
     /// What its clients of TLS believe, for others of the process who dial.
     #[must_use]
-    pub fn trusts(&self) -> &Arc<Trusts> {
+    pub fn trusts(&self) -> &Arc<TrustStores> {
         self.0.clients.trusts()
     }
 

@@ -1,17 +1,17 @@
 //! What calls come to, counted: `/metrics` reads it at the moment of asking.
 //!
-//! To add a client: a variant of [`Client`] and its name. What a pool counts it holds as a guard, so that a call that is
+//! To add a client: a variant of [`ClientKind`] and its name. What a pool counts it holds as a guard, so that a call that is
 //! cancelled is counted right too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tokio::time::Instant;
-use veche_calls::{FaultKind, Outcome};
+use veche_calls::{CallErrorKind, CallOutcome};
 
 /// Whose figures they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Client {
+pub enum ClientKind {
     /// Names of hosts.
     Resolve,
     /// Other servers' HTTP.
@@ -24,7 +24,7 @@ pub enum Client {
     Password,
 }
 
-impl Client {
+impl ClientKind {
     /// All of them, in order.
     pub const ALL: [Self; 5] = [
         Self::Resolve,
@@ -52,13 +52,13 @@ pub const WAIT_BUCKETS_MS: [u64; 9] = [1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_
 
 /// The figures of all clients.
 #[derive(Debug, Default)]
-pub struct Metrics([Arc<Figures>; Client::ALL.len()]);
+pub struct Metrics([Arc<ClientMetrics>; ClientKind::ALL.len()]);
 
 /// The figures of one client.
 #[derive(Debug, Default)]
-pub struct Figures {
+pub struct ClientMetrics {
     calls: AtomicU64,
-    errors: [AtomicU64; FaultKind::ALL.len()],
+    errors: [AtomicU64; CallErrorKind::ALL.len()],
     connections: AtomicU64,
     busy: AtomicU64,
     waiting: AtomicU64,
@@ -69,12 +69,12 @@ pub struct Figures {
 impl Metrics {
     /// Those of one client.
     #[must_use]
-    pub fn of(&self, client: Client) -> &Arc<Figures> {
+    pub fn of(&self, client: ClientKind) -> &Arc<ClientMetrics> {
         &self.0[client as usize]
     }
 }
 
-impl Figures {
+impl ClientMetrics {
     /// Calls that have ended, well or not.
     #[must_use]
     pub fn calls(&self) -> u64 {
@@ -83,7 +83,7 @@ impl Figures {
 
     /// Those of them that have failed in that way.
     #[must_use]
-    pub fn errors(&self, kind: FaultKind) -> u64 {
+    pub fn errors(&self, kind: CallErrorKind) -> u64 {
         self.errors[kind as usize].load(Relaxed)
     }
 
@@ -118,7 +118,7 @@ impl Figures {
     }
 
     /// A call is over.
-    pub(crate) fn ended(&self, outcome: &Outcome) {
+    pub(crate) fn ended(&self, outcome: &CallOutcome) {
         self.calls.fetch_add(1, Relaxed);
         if let Err(fault) = outcome {
             self.errors[fault.kind as usize].fetch_add(1, Relaxed);
@@ -126,21 +126,21 @@ impl Figures {
     }
 
     /// A connection is open as long as what this returns is there.
-    pub(crate) fn connected(self: &Arc<Self>) -> Connected {
+    pub(crate) fn connected(self: &Arc<Self>) -> ConnectionGuard {
         self.connections.fetch_add(1, Relaxed);
-        Connected(Arc::clone(self))
+        ConnectionGuard(Arc::clone(self))
     }
 
     /// A connection is in use as long as what this returns is there.
-    pub(crate) fn used(self: &Arc<Self>) -> Busy {
+    pub(crate) fn used(self: &Arc<Self>) -> BusyGuard {
         self.busy.fetch_add(1, Relaxed);
-        Busy(Arc::clone(self))
+        BusyGuard(Arc::clone(self))
     }
 
     /// A call waits for a connection as long as what this returns is there. To be called where there is none at once.
-    pub(crate) fn wait(self: &Arc<Self>) -> Waiting {
+    pub(crate) fn wait(self: &Arc<Self>) -> WaitGuard {
         self.waiting.fetch_add(1, Relaxed);
-        Waiting {
+        WaitGuard {
             figures: Arc::clone(self),
             since: Instant::now(),
         }
@@ -149,9 +149,9 @@ impl Figures {
 
 /// An open connection.
 #[derive(Debug)]
-pub(crate) struct Connected(Arc<Figures>);
+pub(crate) struct ConnectionGuard(Arc<ClientMetrics>);
 
-impl Drop for Connected {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Relaxed);
     }
@@ -159,9 +159,9 @@ impl Drop for Connected {
 
 /// A connection in use.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<Figures>);
+pub(crate) struct BusyGuard(Arc<ClientMetrics>);
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.busy.fetch_sub(1, Relaxed);
     }
@@ -169,12 +169,12 @@ impl Drop for Busy {
 
 /// A call that waits for a connection.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    figures: Arc<Figures>,
+pub(crate) struct WaitGuard {
+    figures: Arc<ClientMetrics>,
     since: Instant,
 }
 
-impl Drop for Waiting {
+impl Drop for WaitGuard {
     fn drop(&mut self) {
         let us = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
         let bucket = WAIT_BUCKETS_MS.partition_point(|&bound| bound * 1_000 < us);
@@ -192,7 +192,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_wait_is_counted_in_its_bucket_and_a_connection_while_it_is_there() {
-        let figures = Arc::new(Figures::default());
+        let figures = Arc::new(ClientMetrics::default());
         for (wait_ms, bucket) in [(0, 0), (1, 0), (2, 1), (10_000, 8), (10_001, 9)] {
             let wait = figures.wait();
             let before = figures.waits()[bucket];

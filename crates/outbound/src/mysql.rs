@@ -14,36 +14,36 @@ use mysql_async::{Conn, Opts, OptsBuilder, Row, SslOpts};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
-use veche_calls::mysql::{Database, MysqlAction, MysqlReply, Rows, Value, Wanted};
-use veche_calls::{Fault, FaultKind, Lease, Mysql, Outcome, Reply, Tls};
+use veche_calls::mysql::{Database, MysqlAction, MysqlReply, MysqlValue, ResultMode, Rows};
+use veche_calls::{CallError, CallErrorKind, CallOutcome, Lease, MysqlCall, Reply, TlsMode};
 
 use crate::authority;
-use crate::metrics::Figures;
-use crate::pool::held::shortened;
-use crate::pool::{Dial, Limits, Pool, Taken};
-use errors::{fault, has_ended_transaction, lost, not_connected};
-use traces::leaves_traces;
+use crate::metrics::ClientMetrics;
+use crate::pool::active_uses::shortened;
+use crate::pool::{ConnectionPool, Dial, PoolLimits, PooledConnection};
+use errors::{call_error, has_ended_transaction, lost, not_connected};
+use traces::changes_session_state;
 
 /// Statements that a connection keeps prepared.
 const STATEMENTS: usize = 256;
 
 /// A database's connections.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct MysqlClient {
     database: Arc<Database>,
-    pool: Arc<Pool<Dialer>>,
+    pool: Arc<ConnectionPool<MysqlDialer>>,
 }
 
-impl Client {
+impl MysqlClient {
     /// To be called on the runtime.
-    pub(crate) fn new(database: &Arc<Database>, figures: Arc<Figures>) -> Self {
-        let limits = Limits {
+    pub(crate) fn new(database: &Arc<Database>, figures: Arc<ClientMetrics>) -> Self {
+        let limits = PoolLimits {
             size: database.pool,
             connect_timeout: database.connect_timeout,
             wait_timeout: database.wait_timeout,
             idle_timeout: database.idle_timeout,
         };
-        let dialer = Dialer {
+        let dialer = MysqlDialer {
             options: options(database),
             tls: database.server.tls.clone(),
         };
@@ -56,11 +56,11 @@ impl Client {
         };
         Self {
             database: Arc::clone(database),
-            pool: Pool::new("mysql", name, dialer, limits, figures),
+            pool: ConnectionPool::new("mysql", name, dialer, limits, figures),
         }
     }
 
-    pub(crate) async fn perform(&self, call: Mysql) -> Outcome {
+    pub(crate) async fn perform(&self, call: MysqlCall) -> CallOutcome {
         let reply = match call.action {
             MysqlAction::Begin => self.begin().await,
             MysqlAction::End { lease, commit } => self.end(&lease, commit).await,
@@ -85,9 +85,9 @@ impl Client {
     }
 
     /// On a connection of its own.
-    async fn run(&self, statement: Statement) -> Result<MysqlReply, Fault> {
+    async fn run(&self, statement: Statement) -> Result<MysqlReply, CallError> {
         let mut taken = self.pool.take(shortened(&statement.sql)).await?;
-        let leaves_traces = leaves_traces(&statement.sql);
+        let leaves_traces = changes_session_state(&statement.sql);
         let (reply, is_usable) = self.within_time(&mut taken, statement).await;
         if is_usable {
             if leaves_traces || is_in_transaction(taken.connection()) {
@@ -99,11 +99,11 @@ impl Client {
         reply
     }
 
-    async fn begin(&self) -> Result<MysqlReply, Fault> {
+    async fn begin(&self) -> Result<MysqlReply, CallError> {
         let mut taken = self.pool.take("a transaction".to_owned()).await?;
         self.command(&mut taken, "START TRANSACTION").await?;
         let transaction = Transaction {
-            open: Mutex::new(Some(Open {
+            open: Mutex::new(Some(OpenTransaction {
                 taken,
                 has_traces: false,
                 ended: None,
@@ -113,7 +113,11 @@ impl Client {
         Ok(MysqlReply::Begun(Lease::new(transaction)))
     }
 
-    async fn run_within(&self, lease: &Lease, statement: Statement) -> Result<MysqlReply, Fault> {
+    async fn run_within(
+        &self,
+        lease: &Lease,
+        statement: Statement,
+    ) -> Result<MysqlReply, CallError> {
         let transaction = transaction(lease)?;
         // Another coroutine may have a statement under way in it.
         let mut slot = transaction.open.lock().await;
@@ -121,9 +125,9 @@ impl Client {
         let mut open = slot.take().ok_or_else(over)?;
         if let Some(why) = open.ended {
             *slot = Some(open);
-            return Err(Fault::new(FaultKind::Invalid, why));
+            return Err(CallError::new(CallErrorKind::Invalid, why));
         }
-        open.has_traces |= leaves_traces(&statement.sql);
+        open.has_traces |= changes_session_state(&statement.sql);
         let short = shortened(&statement.sql);
         open.taken.set_use(format!("{short} in a transaction"));
         let (reply, is_usable) = self.within_time(&mut open.taken, statement).await;
@@ -144,12 +148,12 @@ impl Client {
         reply
     }
 
-    async fn end(&self, lease: &Lease, commit: bool) -> Result<MysqlReply, Fault> {
+    async fn end(&self, lease: &Lease, commit: bool) -> Result<MysqlReply, CallError> {
         let mut slot = transaction(lease)?.open.lock().await;
         let mut open = slot.take().ok_or_else(over)?;
         if let (true, Some(why)) = (commit, open.ended) {
             self.clean(open.taken).await;
-            return Err(Fault::new(FaultKind::Invalid, why));
+            return Err(CallError::new(CallErrorKind::Invalid, why));
         }
         let command = if commit { "COMMIT" } else { "ROLLBACK" };
         self.command(&mut open.taken, command).await?;
@@ -162,43 +166,47 @@ impl Client {
     }
 
     /// A statement of ours. If it fails the connection is closed.
-    async fn command(&self, taken: &mut Taken<Dialer>, command: &str) -> Result<(), Fault> {
+    async fn command(
+        &self,
+        taken: &mut PooledConnection<MysqlDialer>,
+        command: &str,
+    ) -> Result<(), CallError> {
         let running = taken.begin().query_drop(command);
         let Ok(done) = timeout(self.database.timeout, running).await else {
             return Err(self.too_slow());
         };
-        taken.settled();
-        done.map_err(|error| fault(&error))
+        taken.finish_use();
+        done.map_err(|error| call_error(&error))
     }
 
     /// The reply, and whether the connection can be used further.
     async fn within_time(
         &self,
-        taken: &mut Taken<Dialer>,
+        taken: &mut PooledConnection<MysqlDialer>,
         statement: Statement,
-    ) -> (Result<MysqlReply, Fault>, bool) {
+    ) -> (Result<MysqlReply, CallError>, bool) {
         let running = statement.run(taken.begin(), &self.database);
         let error = match timeout(self.database.timeout, running).await {
             Ok(Ok(reply)) => {
-                taken.settled();
+                taken.finish_use();
                 return (Ok(reply), true);
             }
-            Ok(Err(Failed::Driver(error))) => error,
+            Ok(Err(StatementError::Driver(error))) => error,
             // The rest of the result is still to come.
-            Ok(Err(Failed::Result(fault))) => return (Err(fault), false),
+            Ok(Err(StatementError::Result(fault))) => return (Err(fault), false),
             Err(_) => return (Err(self.too_slow()), false),
         };
-        taken.settled();
-        (Err(fault(&error)), !lost(&error))
+        taken.finish_use();
+        (Err(call_error(&error)), !lost(&error))
     }
 
-    fn too_slow(&self) -> Fault {
+    fn too_slow(&self) -> CallError {
         let words = format!("mysql: no result within {:?}", self.database.timeout);
-        Fault::new(FaultKind::Timeout, words)
+        CallError::new(CallErrorKind::Timeout, words)
     }
 
     /// Gives a connection back as it was when it was new; if that fails, it is closed.
-    async fn clean(&self, mut taken: Taken<Dialer>) {
+    async fn clean(&self, mut taken: PooledConnection<MysqlDialer>) {
         let connection = taken.begin();
         let reset = async {
             // It leaves the database as it is.
@@ -214,7 +222,7 @@ impl Client {
         };
         let reset = timeout(self.database.connect_timeout, reset).await;
         if let Ok(reset) = reset {
-            taken.settled();
+            taken.finish_use();
             if matches!(reset, Ok(true)) {
                 taken.give_back();
             }
@@ -225,12 +233,12 @@ impl Client {
 /// What a lease is on: a connection with a transaction.
 struct Transaction {
     /// `None` once it is over, or its connection was lost.
-    open: Mutex<Option<Open>>,
+    open: Mutex<Option<OpenTransaction>>,
     runtime: Handle,
 }
 
-struct Open {
-    taken: Taken<Dialer>,
+struct OpenTransaction {
+    taken: PooledConnection<MysqlDialer>,
     /// Something was done that outlives the transaction.
     has_traces: bool,
     /// Why there is no transaction any more.
@@ -251,30 +259,30 @@ impl fmt::Debug for Transaction {
     }
 }
 
-fn transaction(lease: &Lease) -> Result<&Transaction, Fault> {
+fn transaction(lease: &Lease) -> Result<&Transaction, CallError> {
     lease.of().ok_or_else(over)
 }
 
-fn over() -> Fault {
-    Fault::new(FaultKind::Invalid, "mysql: the transaction is over")
+fn over() -> CallError {
+    CallError::new(CallErrorKind::Invalid, "mysql: the transaction is over")
 }
 
 /// How connections to a database come about.
-struct Dialer {
+struct MysqlDialer {
     options: Opts,
-    tls: Tls,
+    tls: TlsMode,
 }
 
-impl fmt::Debug for Dialer {
+impl fmt::Debug for MysqlDialer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Dialer")
     }
 }
 
-impl Dial for Dialer {
+impl Dial for MysqlDialer {
     type Connection = Conn;
 
-    async fn dial(&self) -> Result<Conn, Fault> {
+    async fn dial(&self) -> Result<Conn, CallError> {
         authority::read("mysql", &self.tls).await?;
         Conn::new(self.options.clone())
             .await
@@ -287,7 +295,7 @@ impl Dial for Dialer {
 
     /// A server goes on with a statement though nobody listens any more: it is told.
     async fn abort(&self, connection: Conn) {
-        let connection = Unheard(Some(connection));
+        let connection = UnreadConnection(Some(connection));
         if let (Some(unheard), Ok(mut other)) =
             (&connection.0, Conn::new(self.options.clone()).await)
         {
@@ -298,9 +306,9 @@ impl Dial for Dialer {
 }
 
 /// A connection with an answer to come that nobody wants.
-struct Unheard(Option<Conn>);
+struct UnreadConnection(Option<Conn>);
 
-impl Drop for Unheard {
+impl Drop for UnreadConnection {
     fn drop(&mut self) {
         // Within the runtime the driver would wait for that answer before it closes the socket.
         let connection = self.0.take();
@@ -311,9 +319,9 @@ impl Drop for Unheard {
 fn options(database: &Database) -> Opts {
     let server = &database.server;
     let tls = match &server.tls {
-        Tls::Off => None,
-        Tls::Public => Some(SslOpts::default()),
-        Tls::Authority(file) => Some(
+        TlsMode::Off => None,
+        TlsMode::Public => Some(SslOpts::default()),
+        TlsMode::Authority(file) => Some(
             SslOpts::default()
                 .with_root_certs(vec![std::path::PathBuf::from(file).into()])
                 .with_disable_built_in_roots(true),
@@ -350,30 +358,34 @@ fn first_word(sql: &str) -> String {
 
 struct Statement {
     sql: String,
-    values: Vec<Value>,
-    wanted: Wanted,
+    values: Vec<MysqlValue>,
+    wanted: ResultMode,
 }
 
 /// Why a statement has no result.
-enum Failed {
+enum StatementError {
     /// The result is not as it may be.
-    Result(Fault),
+    Result(CallError),
     Driver(mysql_async::Error),
 }
 
-impl From<mysql_async::Error> for Failed {
+impl From<mysql_async::Error> for StatementError {
     fn from(error: mysql_async::Error) -> Self {
         Self::Driver(error)
     }
 }
 
 impl Statement {
-    async fn run(self, connection: &mut Conn, database: &Database) -> Result<MysqlReply, Failed> {
+    async fn run(
+        self,
+        connection: &mut Conn,
+        database: &Database,
+    ) -> Result<MysqlReply, StatementError> {
         let values: Vec<mysql_async::Value> =
             self.values.into_iter().map(values::to_server).collect();
         let changes = ["insert", "replace", "delete"].contains(&&*first_word(&self.sql));
         let mut result = connection.exec_iter(self.sql, values).await?;
-        if self.wanted == Wanted::Changes && result.columns_ref().is_empty() {
+        if self.wanted == ResultMode::Changes && result.columns_ref().is_empty() {
             let affected = result.affected_rows();
             let last_id = result.last_insert_id();
             result.drop_result().await?;
@@ -388,13 +400,16 @@ impl Statement {
             .iter()
             .map(|one| one.name_str().into_owned())
             .collect();
-        if self.wanted != Wanted::Value {
+        if self.wanted != ResultMode::Value {
             let mut seen = HashSet::new();
             if let Some(twice) = names.iter().find(|name| !seen.insert(name.as_str())) {
                 let words = format!(
                     "mysql: two columns of the result are named {twice:?}: name them apart with AS"
                 );
-                return Err(Failed::Result(Fault::new(FaultKind::Invalid, words)));
+                return Err(StatementError::Result(CallError::new(
+                    CallErrorKind::Invalid,
+                    words,
+                )));
             }
         }
         let mut rows = Rows {
@@ -404,7 +419,7 @@ impl Statement {
         let (mut count, mut bytes) = (0, 0);
         while let Some(row) = result.next().await? {
             // The rest of what only the first row is wanted of is read and forgotten.
-            if matches!(self.wanted, Wanted::Row | Wanted::Value) && count > 0 {
+            if matches!(self.wanted, ResultMode::Row | ResultMode::Value) && count > 0 {
                 continue;
             }
             count += 1;
@@ -413,7 +428,10 @@ impl Statement {
                     "mysql: the result has more than {} rows (rows_max)",
                     database.rows_max
                 );
-                return Err(Failed::Result(Fault::new(FaultKind::Broken, words)));
+                return Err(StatementError::Result(CallError::new(
+                    CallErrorKind::Broken,
+                    words,
+                )));
             }
             for (value, column) in Row::unwrap(row).into_iter().zip(columns.iter()) {
                 let value = values::from_server(value, column);
@@ -425,20 +443,23 @@ impl Statement {
                     "mysql: the result has more than {} bytes (bytes_max)",
                     database.bytes_max
                 );
-                return Err(Failed::Result(Fault::new(FaultKind::Broken, words)));
+                return Err(StatementError::Result(CallError::new(
+                    CallErrorKind::Broken,
+                    words,
+                )));
             }
         }
         result.drop_result().await?;
         Ok(match self.wanted {
-            Wanted::Row => MysqlReply::Row(rows),
-            Wanted::Value => MysqlReply::Value(rows.values.into_iter().next()),
+            ResultMode::Row => MysqlReply::Row(rows),
+            ResultMode::Value => MysqlReply::Value(rows.values.into_iter().next()),
             // The server's figures would be those of a statement before: one that gives rows (RETURNING) has no others.
-            Wanted::Changes => MysqlReply::Changes {
+            ResultMode::Changes => MysqlReply::Changes {
                 affected: if changes { rows.count() as u64 } else { 0 },
                 last_id: None,
                 rows: Some(rows),
             },
-            Wanted::Rows => MysqlReply::Rows(rows),
+            ResultMode::Rows => MysqlReply::Rows(rows),
         })
     }
 }

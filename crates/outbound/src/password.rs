@@ -9,9 +9,9 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use veche_calls::password::{PasswordAction, PasswordReply};
-use veche_calls::{Fault, FaultKind, Outcome, Password, Reply};
+use veche_calls::{CallError, CallErrorKind, CallOutcome, PasswordCall, Reply};
 
-use crate::metrics::Figures;
+use crate::metrics::ClientMetrics;
 
 /// Memory of one new hash, in KiB, and passes over it: the first choice of OWASP's Password Storage Cheat Sheet that
 /// needs less than 32 MiB.
@@ -42,9 +42,9 @@ pub enum Cost {
 /// Does the work of a call, on the calling thread.
 ///
 /// # Errors
-/// [`FaultKind::Invalid`]: the hash is no PHC string of Argon2, or asks for more than 64 MiB or four times the usual work.
-/// [`FaultKind::Broken`]: no memory, no random numbers.
-pub fn run(call: &Password, cost: Cost) -> Result<PasswordReply, Fault> {
+/// [`CallErrorKind::Invalid`]: the hash is no PHC string of Argon2, or asks for more than 64 MiB or four times the usual work.
+/// [`CallErrorKind::Broken`]: no memory, no random numbers.
+pub fn run(call: &PasswordCall, cost: Cost) -> Result<PasswordReply, CallError> {
     let (memory_kib, passes) = match cost {
         Cost::Usual => (MEMORY_KIB, PASSES),
         Cost::Least => (Params::MIN_M_COST, Params::MIN_T_COST),
@@ -75,8 +75,8 @@ pub fn run(call: &Password, cost: Cost) -> Result<PasswordReply, Fault> {
 }
 
 /// A hash that this process can afford to compare with.
-fn parse(hash: &str) -> Result<PasswordHash, Fault> {
-    let invalid = |why: &str| Fault::new(FaultKind::Invalid, format!("password: {why}"));
+fn parse(hash: &str) -> Result<PasswordHash, CallError> {
+    let invalid = |why: &str| CallError::new(CallErrorKind::Invalid, format!("password: {why}"));
     let hash = PasswordHash::new(hash)
         .ok()
         .filter(|hash| hash.salt.is_some() && hash.hash.is_some())
@@ -94,8 +94,8 @@ fn parse(hash: &str) -> Result<PasswordHash, Fault> {
     Ok(hash)
 }
 
-fn broken(error: &dyn std::fmt::Display) -> Fault {
-    Fault::new(FaultKind::Broken, format!("password: {error}"))
+fn broken(error: &dyn std::fmt::Display) -> CallError {
+    CallError::new(CallErrorKind::Broken, format!("password: {error}"))
 }
 
 /// Does the work of calls on other threads.
@@ -105,16 +105,16 @@ pub(crate) struct Hasher {
     places: Arc<Semaphore>,
     /// One for each that runs.
     turns: Arc<Semaphore>,
-    figures: Arc<Figures>,
+    figures: Arc<ClientMetrics>,
 }
 
 impl Hasher {
-    pub(crate) fn new(figures: Arc<Figures>) -> Self {
+    pub(crate) fn new(figures: Arc<ClientMetrics>) -> Self {
         let cores = available_parallelism().map_or(1, std::num::NonZero::get);
         Self::with_turns((cores / CORES_PER_HASH).clamp(1, RUNNING_MAX), figures)
     }
 
-    fn with_turns(running: usize, figures: Arc<Figures>) -> Self {
+    fn with_turns(running: usize, figures: Arc<ClientMetrics>) -> Self {
         let places = running * (1 + WAITING_PER_RUNNING);
         Self {
             places: Arc::new(Semaphore::new(places)),
@@ -124,8 +124,13 @@ impl Hasher {
     }
 
     /// Refused where too many wait. A call that is cancelled gives up its place, or its turn once its work is done.
-    pub(crate) async fn perform(&self, call: Password) -> Outcome {
-        let too_many = |_| Fault::new(FaultKind::Refused, "password: too many hashes wait already");
+    pub(crate) async fn perform(&self, call: PasswordCall) -> CallOutcome {
+        let too_many = |_| {
+            CallError::new(
+                CallErrorKind::Refused,
+                "password: too many hashes wait already",
+            )
+        };
         let place = Arc::clone(&self.places)
             .try_acquire_owned()
             .map_err(too_many)?;
@@ -152,15 +157,15 @@ mod tests {
 
     use super::*;
 
-    fn hash(password: &str) -> Password {
-        Password {
+    fn hash(password: &str) -> PasswordCall {
+        PasswordCall {
             password: password.into(),
             action: PasswordAction::Hash,
         }
     }
 
-    fn verify(password: &str, hash: Option<&str>) -> Password {
-        Password {
+    fn verify(password: &str, hash: Option<&str>) -> PasswordCall {
+        PasswordCall {
             password: password.into(),
             action: PasswordAction::Verify {
                 hash: hash.map(str::to_owned),
@@ -226,14 +231,14 @@ mod tests {
             ),
         ] {
             let fault = run(&verify("x", Some(&bad)), Cost::Usual).expect_err(&bad);
-            assert_eq!(fault.kind, FaultKind::Invalid, "{bad}");
+            assert_eq!(fault.kind, CallErrorKind::Invalid, "{bad}");
             assert!(fault.words.contains(why), "{bad}: {}", fault.words);
         }
     }
 
     #[tokio::test]
     async fn so_many_run_and_wait_and_the_others_are_refused_at_once() {
-        let figures = Arc::new(Figures::default());
+        let figures = Arc::new(ClientMetrics::default());
         let hasher = Hasher::with_turns(1, Arc::clone(&figures));
         let calls = (0..100).map(|_| hasher.perform(verify("x", Some("no hash"))));
         // Until all have come, none of them runs: the first would make room for another.
@@ -245,11 +250,12 @@ mod tests {
         drop(turn);
         let outcomes = calls.await;
         let of = |kind| {
-            let is = |outcome: &&Outcome| outcome.as_ref().is_err_and(|fault| fault.kind == kind);
+            let is =
+                |outcome: &&CallOutcome| outcome.as_ref().is_err_and(|fault| fault.kind == kind);
             outcomes.iter().filter(is).count()
         };
-        assert_eq!(of(FaultKind::Invalid), 1 + WAITING_PER_RUNNING);
-        assert_eq!(of(FaultKind::Refused), 100 - 1 - WAITING_PER_RUNNING);
+        assert_eq!(of(CallErrorKind::Invalid), 1 + WAITING_PER_RUNNING);
+        assert_eq!(of(CallErrorKind::Refused), 100 - 1 - WAITING_PER_RUNNING);
         assert_eq!((figures.busy(), figures.waiting()), (0, 0));
         assert!(hasher.perform(hash("x")).await.is_ok(), "places come back");
     }

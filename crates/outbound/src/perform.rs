@@ -6,34 +6,34 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use veche_calls::mysql::Database;
-use veche_calls::redis::Keyspace;
-use veche_calls::{Call, Outcome};
-use veche_tls::Trusts;
+use veche_calls::redis::RedisDatabase;
+use veche_calls::{Call, CallOutcome};
+use veche_tls::TrustStores;
 
-use crate::metrics::{Client, Metrics};
+use crate::metrics::{ClientKind, Metrics};
 use crate::{http, mysql, password, redis, resolve};
 
 /// What calls share: pools and clients, by what they lead to.
 #[derive(Debug)]
-pub(crate) struct Clients {
+pub(crate) struct ClientCache {
     pub(crate) metrics: Metrics,
-    http: Arc<http::Client>,
-    mysql: Known<Database, mysql::Client>,
-    redis: Known<Keyspace, redis::Client>,
+    http: Arc<http::HttpClient>,
+    mysql: ClientsByServer<Database, mysql::MysqlClient>,
+    redis: ClientsByServer<RedisDatabase, redis::RedisClient>,
     password: password::Hasher,
 }
 
 /// Clients by their servers.
-type Known<K, C> = Mutex<HashMap<Arc<K>, Arc<C>>>;
+type ClientsByServer<K, C> = Mutex<HashMap<Arc<K>, Arc<C>>>;
 
-impl Default for Clients {
+impl Default for ClientCache {
     fn default() -> Self {
         let metrics = Metrics::default();
-        let figures = Arc::clone(metrics.of(Client::Http));
-        let hashing = Arc::clone(metrics.of(Client::Password));
+        let figures = Arc::clone(metrics.of(ClientKind::Http));
+        let hashing = Arc::clone(metrics.of(ClientKind::Password));
         Self {
             metrics,
-            http: Arc::new(http::Client::new(figures)),
+            http: Arc::new(http::HttpClient::new(figures)),
             mysql: Mutex::default(),
             redis: Mutex::default(),
             password: password::Hasher::new(hashing),
@@ -41,45 +41,49 @@ impl Default for Clients {
     }
 }
 
-impl Clients {
-    pub(crate) fn trusts(&self) -> &Arc<Trusts> {
+impl ClientCache {
+    pub(crate) fn trusts(&self) -> &Arc<TrustStores> {
         self.http.trusts()
     }
 
-    fn mysql(&self, database: &Arc<Database>) -> Arc<mysql::Client> {
+    fn mysql(&self, database: &Arc<Database>) -> Arc<mysql::MysqlClient> {
         find(&self.mysql, database, || {
-            mysql::Client::new(database, Arc::clone(self.metrics.of(Client::Mysql)))
+            mysql::MysqlClient::new(database, Arc::clone(self.metrics.of(ClientKind::Mysql)))
         })
     }
 
-    pub(crate) fn redis(&self, keyspace: &Arc<Keyspace>) -> Arc<redis::Client> {
+    pub(crate) fn redis(&self, keyspace: &Arc<RedisDatabase>) -> Arc<redis::RedisClient> {
         find(&self.redis, keyspace, || {
-            redis::Client::new(keyspace, Arc::clone(self.metrics.of(Client::Redis)))
+            redis::RedisClient::new(keyspace, Arc::clone(self.metrics.of(ClientKind::Redis)))
         })
     }
 }
 
 /// The client for a server, made when it is first asked for.
-fn find<K: Eq + Hash, C>(known: &Known<K, C>, server: &Arc<K>, make: impl FnOnce() -> C) -> Arc<C> {
+fn find<K: Eq + Hash, C>(
+    known: &ClientsByServer<K, C>,
+    server: &Arc<K>,
+    make: impl FnOnce() -> C,
+) -> Arc<C> {
     let mut known = known.lock();
     let place = known.entry(Arc::clone(server));
     Arc::clone(place.or_insert_with(|| Arc::new(make())))
 }
 
 /// Performs one.
-pub(crate) async fn perform(clients: &Clients, call: Call) -> Outcome {
+pub(crate) async fn perform(clients: &ClientCache, call: Call) -> CallOutcome {
     let (client, outcome) = match call {
-        Call::Resolve(resolve) => (Client::Resolve, resolve::perform(resolve).await),
-        Call::Http(call) => (Client::Http, clients.http.perform(call).await),
+        Call::Resolve(resolve) => (ClientKind::Resolve, resolve::perform(resolve).await),
+        Call::Http(call) => (ClientKind::Http, clients.http.perform(call).await),
         Call::Mysql(mysql) => {
             let client = clients.mysql(&mysql.database);
-            (Client::Mysql, client.perform(mysql).await)
+            (ClientKind::Mysql, client.perform(mysql).await)
         }
         Call::Redis(redis) => {
             let client = clients.redis(&redis.keyspace);
-            (Client::Redis, client.perform(redis).await)
+            (ClientKind::Redis, client.perform(redis).await)
         }
-        Call::Password(call) => (Client::Password, clients.password.perform(call).await),
+        Call::Password(call) => (ClientKind::Password, clients.password.perform(call).await),
     };
     clients.metrics.of(client).ended(&outcome);
     outcome

@@ -4,7 +4,7 @@
 //! dead one never gets to anybody. What is not given back on purpose is closed: a call that was cancelled or took too
 //! long leaves nothing behind.
 
-pub(crate) mod held;
+pub(crate) mod active_uses;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,17 +16,17 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
-use veche_calls::{Fault, FaultKind};
+use veche_calls::{CallError, CallErrorKind};
 
-use crate::metrics::{Busy, Connected, Figures};
-use held::{Held, Place};
+use crate::metrics::{BusyGuard, ClientMetrics, ConnectionGuard};
+use active_uses::{ActiveUse, ActiveUses};
 
 /// How connections come about.
 pub(crate) trait Dial: Send + Sync + 'static {
     type Connection: Send + fmt::Debug + 'static;
 
     /// A new one.
-    fn dial(&self) -> impl Future<Output = Result<Self::Connection, Fault>> + Send;
+    fn dial(&self) -> impl Future<Output = Result<Self::Connection, CallError>> + Send;
 
     /// Whether one that was idle still answers.
     fn is_alive(&self, connection: &mut Self::Connection) -> impl Future<Output = bool> + Send;
@@ -37,7 +37,7 @@ pub(crate) trait Dial: Send + Sync + 'static {
 
 /// Limits of a pool.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct PoolLimits {
     pub(crate) size: usize,
     pub(crate) connect_timeout: Duration,
     pub(crate) wait_timeout: Duration,
@@ -46,34 +46,34 @@ pub(crate) struct Limits {
 
 /// The connections to one server.
 #[derive(Debug)]
-pub(crate) struct Pool<D: Dial> {
+pub(crate) struct ConnectionPool<D: Dial> {
     /// What is spoken, for words.
     kind: &'static str,
     /// For words as well.
     name: String,
     dial: D,
-    limits: Limits,
+    limits: PoolLimits,
     free: Arc<Semaphore>,
-    held: Arc<Held>,
+    held: Arc<ActiveUses>,
     /// With the time since when they are idle: the longest first.
-    idle: Mutex<VecDeque<(Open<D>, Instant)>>,
-    figures: Arc<Figures>,
+    idle: Mutex<VecDeque<(CountedConnection<D>, Instant)>>,
+    figures: Arc<ClientMetrics>,
 }
 
 /// A connection that is counted.
-type Open<D> = (<D as Dial>::Connection, Connected);
+type CountedConnection<D> = (<D as Dial>::Connection, ConnectionGuard);
 
 /// How often idle connections are looked at: so many times in the time that they may be idle.
 const LOOKS: u32 = 4;
 
-impl<D: Dial> Pool<D> {
+impl<D: Dial> ConnectionPool<D> {
     /// To be called on the runtime.
     pub(crate) fn new(
         kind: &'static str,
         name: String,
         dial: D,
-        limits: Limits,
-        figures: Arc<Figures>,
+        limits: PoolLimits,
+        figures: Arc<ClientMetrics>,
     ) -> Arc<Self> {
         let pool = Arc::new(Self {
             kind,
@@ -90,7 +90,10 @@ impl<D: Dial> Pool<D> {
     }
 
     /// A connection that answers, and what it is for. Waits for one to be free.
-    pub(crate) async fn take(self: &Arc<Self>, use_text: String) -> Result<Taken<D>, Fault> {
+    pub(crate) async fn take(
+        self: &Arc<Self>,
+        use_text: String,
+    ) -> Result<PooledConnection<D>, CallError> {
         let permit = self.permit(use_text).await?;
         let alive = loop {
             // Of those that were used last: the others may be closed one day.
@@ -108,7 +111,7 @@ impl<D: Dial> Pool<D> {
             Some(open) => open,
             None => self.connect().await?,
         };
-        Ok(Taken {
+        Ok(PooledConnection {
             of: Some(Of {
                 connection,
                 connected,
@@ -119,13 +122,13 @@ impl<D: Dial> Pool<D> {
         })
     }
 
-    async fn permit(&self, use_text: String) -> Result<Permit, Fault> {
+    async fn permit(&self, use_text: String) -> Result<Permit, CallError> {
         let free = Arc::clone(&self.free);
         let permit = match Arc::clone(&free).try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => {
                 let _waiting = self.figures.wait();
-                let Limits {
+                let PoolLimits {
                     size, wait_timeout, ..
                 } = self.limits;
                 let Ok(Ok(permit)) = timeout(wait_timeout, free.acquire_owned()).await else {
@@ -133,9 +136,9 @@ impl<D: Dial> Pool<D> {
                         "{}: no free connection within {wait_timeout:?}: all {size} of the pool {:?} are in use: {}",
                         self.kind,
                         self.name,
-                        self.held.words()
+                        self.held.describe()
                     );
-                    return Err(Fault::new(FaultKind::PoolFull, words));
+                    return Err(CallError::new(CallErrorKind::PoolFull, words));
                 };
                 permit
             }
@@ -147,12 +150,12 @@ impl<D: Dial> Pool<D> {
         })
     }
 
-    async fn connect(&self) -> Result<Open<D>, Fault> {
+    async fn connect(&self) -> Result<CountedConnection<D>, CallError> {
         let within = self.limits.connect_timeout;
         let connection = timeout(within, self.dial.dial()).await;
         let connection = connection.unwrap_or_else(|_| {
             let words = format!("{}: not connected within {within:?}", self.kind);
-            Err(Fault::new(FaultKind::Unreachable, words))
+            Err(CallError::new(CallErrorKind::Unreachable, words))
         })?;
         Ok((connection, self.figures.connected()))
     }
@@ -161,15 +164,15 @@ impl<D: Dial> Pool<D> {
 /// The right to a connection.
 #[derive(Debug)]
 struct Permit {
-    place: Place,
-    _busy: Busy,
+    place: ActiveUse,
+    _busy: BusyGuard,
     /// Freed last.
     _free: OwnedSemaphorePermit,
 }
 
 /// A connection in use. Dropped it is closed.
 #[derive(Debug)]
-pub(crate) struct Taken<D: Dial> {
+pub(crate) struct PooledConnection<D: Dial> {
     /// `None` only while it goes.
     of: Option<Of<D>>,
     /// An answer is still to come.
@@ -179,14 +182,14 @@ pub(crate) struct Taken<D: Dial> {
 #[derive(Debug)]
 struct Of<D: Dial> {
     connection: D::Connection,
-    connected: Connected,
-    pool: Arc<Pool<D>>,
+    connected: ConnectionGuard,
+    pool: Arc<ConnectionPool<D>>,
     /// Freed last.
     permit: Permit,
 }
 
-impl<D: Dial> Taken<D> {
-    /// For something that has an answer; until [`settled`](Self::settled) is called, the connection is of no other use.
+impl<D: Dial> PooledConnection<D> {
+    /// For something that has an answer; until [`finish_use`](Self::settled) is called, the connection is of no other use.
     pub(crate) fn begin(&mut self) -> &mut D::Connection {
         self.is_midway = true;
         self.connection()
@@ -200,7 +203,7 @@ impl<D: Dial> Taken<D> {
     }
 
     /// The answer has come, or none will.
-    pub(crate) fn settled(&mut self) {
+    pub(crate) fn finish_use(&mut self) {
         self.is_midway = false;
     }
 
@@ -221,7 +224,7 @@ impl<D: Dial> Taken<D> {
     }
 }
 
-impl<D: Dial> Drop for Taken<D> {
+impl<D: Dial> Drop for PooledConnection<D> {
     fn drop(&mut self) {
         if !self.is_midway {
             return;
@@ -238,7 +241,7 @@ impl<D: Dial> Drop for Taken<D> {
 }
 
 /// Closes connections that nobody has used for long, as long as there is their pool.
-async fn close_idle<D: Dial>(pool: Weak<Pool<D>>, idle_timeout: Duration) {
+async fn close_idle<D: Dial>(pool: Weak<ConnectionPool<D>>, idle_timeout: Duration) {
     loop {
         sleep(idle_timeout / LOOKS).await;
         let Some(pool) = pool.upgrade() else { return };

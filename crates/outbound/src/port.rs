@@ -13,11 +13,11 @@ use futures_util::future::{AbortHandle, Abortable, Either};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use veche_calls::{Call, CallId, Fault, FaultKind, Outcome};
+use veche_calls::{Call, CallError, CallErrorKind, CallId, CallOutcome};
 
 use crate::Outbound;
-use crate::perform::{Clients, perform};
-use crate::redis::Batches;
+use crate::perform::{ClientCache, perform};
+use crate::redis::RedisBatches;
 
 /// Most calls of a worker that are under way; beyond that each is refused at once. It bounds the queue to the task too.
 pub const CALLS_MAX: usize = 1 << 16;
@@ -27,16 +27,16 @@ pub const CALLS_MAX: usize = 1 << 16;
 pub struct Port {
     outbound: Outbound,
     /// Of this turn.
-    orders: Vec<Order>,
+    orders: Vec<PortCommand>,
     /// Refused in this turn.
-    refused: Vec<Order>,
+    refused: Vec<PortCommand>,
     /// `None` before the first call; [`CALLS_MAX`] bounds what is in it.
-    task: Option<UnboundedSender<Vec<Order>>>,
+    task: Option<UnboundedSender<Vec<PortCommand>>>,
     inbox: Arc<Inbox>,
 }
 
 #[derive(Debug)]
-enum Order {
+enum PortCommand {
     Perform(CallId, Call),
     Cancel(CallId),
 }
@@ -45,7 +45,7 @@ enum Order {
 struct Inbox {
     /// Calls that were submitted and are not over.
     open: AtomicUsize,
-    done: Mutex<Vec<(CallId, Outcome)>>,
+    done: Mutex<Vec<(CallId, CallOutcome)>>,
     /// The worker was woken and has not looked since.
     is_told: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
@@ -75,13 +75,13 @@ impl Port {
             true => &mut self.orders,
             false => &mut self.refused,
         };
-        orders.push(Order::Perform(id, call));
+        orders.push(PortCommand::Perform(id, call));
         self.inbox.open.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Nobody waits for that call any more. Its outcome may come all the same.
     pub fn cancel(&mut self, id: CallId) {
-        self.orders.push(Order::Cancel(id));
+        self.orders.push(PortCommand::Cancel(id));
     }
 
     /// Hands over what was submitted; to be called once a turn.
@@ -89,7 +89,7 @@ impl Port {
         if !self.refused.is_empty() {
             let words = format!("{CALLS_MAX} calls are under way already");
             let refused = std::mem::take(&mut self.refused);
-            let fault = Fault::new(FaultKind::PoolFull, words);
+            let fault = CallError::new(CallErrorKind::PoolFull, words);
             self.inbox.refuse(refused, &fault);
         }
         if self.orders.is_empty() {
@@ -100,18 +100,18 @@ impl Port {
         let orders = std::mem::replace(&mut self.orders, next);
         if let Err(error) = self.hand_over(orders) {
             let words = format!("no threads for calls to the outside: {error}");
-            let fault = Fault::new(FaultKind::Unreachable, words);
+            let fault = CallError::new(CallErrorKind::Unreachable, words);
             self.inbox.refuse(error.orders, &fault);
         }
     }
 
-    fn hand_over(&mut self, orders: Vec<Order>) -> Result<(), NotTaken> {
+    fn hand_over(&mut self, orders: Vec<PortCommand>) -> Result<(), PortClosed> {
         if self.task.is_none() {
             let runtime = match self.outbound.runtime() {
                 Ok(runtime) => runtime,
                 Err(error) => {
                     let why = error.to_string();
-                    return Err(NotTaken { orders, why });
+                    return Err(PortClosed { orders, why });
                 }
             };
             let (task, incoming) = unbounded_channel();
@@ -122,7 +122,7 @@ impl Port {
         let Some(task) = &self.task else {
             return Ok(());
         };
-        task.send(orders).map_err(|lost| NotTaken {
+        task.send(orders).map_err(|lost| PortClosed {
             orders: lost.0,
             why: "the runtime has ended".to_owned(),
         })
@@ -135,7 +135,7 @@ impl Port {
     }
 
     /// Takes what has become of calls, behind what `into` has already.
-    pub fn take(&mut self, into: &mut Vec<(CallId, Outcome)>) {
+    pub fn take(&mut self, into: &mut Vec<(CallId, CallOutcome)>) {
         // Cleared before the look: what comes after it wakes again.
         if self.inbox.is_told.swap(false, Ordering::AcqRel) {
             into.append(&mut self.inbox.done.lock());
@@ -144,19 +144,19 @@ impl Port {
 }
 
 /// Orders that nobody carries out.
-struct NotTaken {
-    orders: Vec<Order>,
+struct PortClosed {
+    orders: Vec<PortCommand>,
     why: String,
 }
 
-impl fmt::Display for NotTaken {
+impl fmt::Display for PortClosed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)
     }
 }
 
 impl Inbox {
-    fn post(&self, outcomes: &mut Vec<(CallId, Outcome)>) {
+    fn post(&self, outcomes: &mut Vec<(CallId, CallOutcome)>) {
         if outcomes.is_empty() {
             return;
         }
@@ -166,10 +166,10 @@ impl Inbox {
         }
     }
 
-    fn refuse(&self, orders: Vec<Order>, fault: &Fault) {
+    fn refuse(&self, orders: Vec<PortCommand>, fault: &CallError) {
         let calls = orders.into_iter().filter_map(|order| match order {
-            Order::Perform(id, _) => Some((id, Err(fault.clone()))),
-            Order::Cancel(_) => None,
+            PortCommand::Perform(id, _) => Some((id, Err(fault.clone()))),
+            PortCommand::Cancel(_) => None,
         });
         let mut calls: Vec<_> = calls.collect();
         self.open.fetch_sub(calls.len(), Ordering::Relaxed);
@@ -184,31 +184,31 @@ impl fmt::Debug for Inbox {
 }
 
 /// What has become of one call, or of those that went out together.
-enum Done {
-    One(CallId, Outcome),
+enum CompletedCalls {
+    One(CallId, CallOutcome),
     /// Nobody wanted to know any more.
     Cancelled(CallId),
-    Many(Vec<(CallId, Outcome)>),
+    Many(Vec<(CallId, CallOutcome)>),
 }
 
 /// Performs a worker's calls until its port is gone.
 async fn serve(
-    clients: Arc<Clients>,
-    mut incoming: UnboundedReceiver<Vec<Order>>,
+    clients: Arc<ClientCache>,
+    mut incoming: UnboundedReceiver<Vec<PortCommand>>,
     inbox: Arc<Inbox>,
 ) {
     let mut running = FuturesUnordered::new();
     let mut cancels: HashMap<CallId, AbortHandle> = HashMap::new();
     let mut done = Vec::new();
-    let mut batches = Batches::default();
+    let mut batches = RedisBatches::default();
     loop {
         tokio::select! {
             orders = incoming.recv() => {
                 let Some(orders) = orders else { return };
                 for order in orders {
                     let (id, call) = match order {
-                        Order::Perform(id, call) => (id, call),
-                        Order::Cancel(id) => {
+                        PortCommand::Perform(id, call) => (id, call),
+                        PortCommand::Cancel(id) => {
                             if let Some(cancel) = cancels.get(&id) {
                                 cancel.abort();
                             }
@@ -228,15 +228,15 @@ async fn serve(
                     let call = async move { perform(&clients, call).await };
                     let call = Abortable::new(call, registration);
                     let call = call.map(move |outcome| match outcome {
-                        Ok(outcome) => Done::One(id, outcome),
-                        Err(_) => Done::Cancelled(id),
+                        Ok(outcome) => CompletedCalls::One(id, outcome),
+                        Err(_) => CompletedCalls::Cancelled(id),
                     });
                     running.push(Either::Left(call));
                 }
                 for (keyspace, commands) in batches.drain() {
                     // Not worth a cancel: it is on its way with those of others.
                     let client = clients.redis(&keyspace);
-                    let batch = async move { Done::Many(client.perform_all(commands).await) };
+                    let batch = async move { CompletedCalls::Many(client.perform_all(commands).await) };
                     running.push(Either::Right(batch));
                 }
             }
@@ -244,16 +244,16 @@ async fn serve(
                 let (mut next, mut over) = (Some(first), 0);
                 while let Some(one) = next {
                     match one {
-                        Done::One(id, outcome) => {
+                        CompletedCalls::One(id, outcome) => {
                             cancels.remove(&id);
                             done.push((id, outcome));
                             over += 1;
                         }
-                        Done::Cancelled(id) => {
+                        CompletedCalls::Cancelled(id) => {
                             cancels.remove(&id);
                             over += 1;
                         }
-                        Done::Many(mut outcomes) => {
+                        CompletedCalls::Many(mut outcomes) => {
                             over += outcomes.len();
                             done.append(&mut outcomes);
                         }

@@ -3,8 +3,8 @@
 //! Ordinary commands of all workers share one connection, on which many are under way at once. Those that wait in the
 //! server have connections of their own, from a pool; so have subscriptions.
 
-mod feed;
-mod link;
+mod shared_connection;
+mod subscription;
 mod values;
 
 use std::sync::Arc;
@@ -13,34 +13,34 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value};
 use tokio::time::timeout;
-use veche_calls::redis::{Command, Keyspace, RedisAction, RedisReply, RedisValue};
-use veche_calls::{CallId, Fault, FaultKind, Lease, Outcome, Redis, Reply};
+use veche_calls::redis::{RedisAction, RedisCommand, RedisDatabase, RedisReply, RedisValue};
+use veche_calls::{CallError, CallErrorKind, CallId, CallOutcome, Lease, RedisCall, Reply};
 
-use crate::metrics::Figures;
-use crate::pool::held::shortened;
-use crate::pool::{Dial, Limits, Pool};
-use feed::Subscription;
-use link::{Dialer, Link};
-use values::{fault, from_server};
+use crate::metrics::ClientMetrics;
+use crate::pool::active_uses::shortened;
+use crate::pool::{ConnectionPool, Dial, PoolLimits};
+use shared_connection::{RedisDialer, SharedConnection};
+use subscription::RedisSubscription;
+use values::{call_error, from_server};
 
 /// First and longest pause between two attempts to connect.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 
 /// The connections to one server.
 #[derive(Debug)]
-pub(crate) struct Client {
-    keyspace: Arc<Keyspace>,
-    link: Link,
-    blocking: Arc<Pool<Dialer>>,
-    dialer: Dialer,
-    figures: Arc<Figures>,
+pub(crate) struct RedisClient {
+    keyspace: Arc<RedisDatabase>,
+    link: SharedConnection,
+    blocking: Arc<ConnectionPool<RedisDialer>>,
+    dialer: RedisDialer,
+    figures: Arc<ClientMetrics>,
 }
 
-impl Client {
+impl RedisClient {
     /// To be called on the runtime.
-    pub(crate) fn new(keyspace: &Arc<Keyspace>, figures: Arc<Figures>) -> Self {
-        let dialer = Dialer::new(keyspace);
-        let limits = Limits {
+    pub(crate) fn new(keyspace: &Arc<RedisDatabase>, figures: Arc<ClientMetrics>) -> Self {
+        let dialer = RedisDialer::new(keyspace);
+        let limits = PoolLimits {
             size: keyspace.pool,
             connect_timeout: keyspace.connect_timeout,
             wait_timeout: keyspace.wait_timeout,
@@ -52,18 +52,24 @@ impl Client {
         };
         Self {
             keyspace: Arc::clone(keyspace),
-            link: Link::new(
+            link: SharedConnection::new(
                 dialer.clone(),
                 keyspace.connect_timeout,
                 Arc::clone(&figures),
             ),
-            blocking: Pool::new("redis", name, dialer.clone(), limits, Arc::clone(&figures)),
+            blocking: ConnectionPool::new(
+                "redis",
+                name,
+                dialer.clone(),
+                limits,
+                Arc::clone(&figures),
+            ),
             dialer,
             figures,
         }
     }
 
-    pub(crate) async fn perform(&self, call: Redis) -> Outcome {
+    pub(crate) async fn perform(&self, call: RedisCall) -> CallOutcome {
         let reply = match call.action {
             RedisAction::Run(command) => {
                 let mut replies = self.run(&[&command], false).await?;
@@ -83,8 +89,9 @@ impl Client {
                 RedisReply::Subscribed(Lease::new(subscription))
             }
             RedisAction::Receive { lease, within } => {
-                let subscription: Option<&Subscription> = lease.of();
-                let over = || Fault::new(FaultKind::Invalid, "redis: the subscription is over");
+                let subscription: Option<&RedisSubscription> = lease.of();
+                let over =
+                    || CallError::new(CallErrorKind::Invalid, "redis: the subscription is over");
                 RedisReply::Message(subscription.ok_or_else(over)?.receive(within).await?)
             }
         };
@@ -94,10 +101,10 @@ impl Client {
     /// Commands of several coroutines, each with a reply of its own.
     pub(crate) async fn perform_all(
         &self,
-        commands: Vec<(CallId, Command)>,
-    ) -> Vec<(CallId, Outcome)> {
-        let list: Vec<&Command> = commands.iter().map(|(_, command)| command).collect();
-        let outcomes: Vec<(CallId, Outcome)> = match self.run(&list, false).await {
+        commands: Vec<(CallId, RedisCommand)>,
+    ) -> Vec<(CallId, CallOutcome)> {
+        let list: Vec<&RedisCommand> = commands.iter().map(|(_, command)| command).collect();
+        let outcomes: Vec<(CallId, CallOutcome)> = match self.run(&list, false).await {
             Ok(replies) => {
                 let replies = replies.into_iter();
                 let values =
@@ -117,7 +124,11 @@ impl Client {
     }
 
     /// The replies of commands that go out together; of a transaction the one of its end.
-    async fn run(&self, commands: &[&Command], is_atomic: bool) -> Result<Vec<Value>, Fault> {
+    async fn run(
+        &self,
+        commands: &[&RedisCommand],
+        is_atomic: bool,
+    ) -> Result<Vec<Value>, CallError> {
         let mut connection = self.link.connection().await?;
         let sent = send(&mut connection.connection, commands, is_atomic);
         match timeout(self.keyspace.timeout, sent).await {
@@ -129,7 +140,7 @@ impl Client {
                 if error.is_unrecoverable_error() || error.is_io_error() {
                     self.link.lost(&connection);
                 }
-                Err(fault(&error))
+                Err(call_error(&error))
             }
             Err(_) => {
                 // Others may wait in vain too.
@@ -137,13 +148,17 @@ impl Client {
                     self.link.lost(&connection);
                 }
                 let words = format!("redis: no reply within {:?}", self.keyspace.timeout);
-                Err(Fault::new(FaultKind::Timeout, words))
+                Err(CallError::new(CallErrorKind::Timeout, words))
             }
         }
     }
 
-    async fn pipeline(&self, commands: &[Command], is_atomic: bool) -> Result<RedisReply, Fault> {
-        let list: Vec<&Command> = commands.iter().collect();
+    async fn pipeline(
+        &self,
+        commands: &[RedisCommand],
+        is_atomic: bool,
+    ) -> Result<RedisReply, CallError> {
+        let list: Vec<&RedisCommand> = commands.iter().collect();
         let mut replies = self.run(&list, is_atomic).await?;
         if is_atomic {
             match replies.pop() {
@@ -152,7 +167,7 @@ impl Client {
                 Some(other) => {
                     one(from_server(other)?)?;
                     let words = "redis: no list of replies to a transaction";
-                    return Err(Fault::new(FaultKind::Broken, words));
+                    return Err(CallError::new(CallErrorKind::Broken, words));
                 }
                 None => {}
             }
@@ -161,12 +176,12 @@ impl Client {
         Ok(RedisReply::Values(Some(values.collect::<Result<_, _>>()?)))
     }
 
-    async fn block(&self, command: &Command) -> Result<RedisReply, Fault> {
+    async fn block(&self, command: &RedisCommand) -> Result<RedisReply, CallError> {
         let mut taken = self.blocking.take(shown(command)).await?;
         // The server ends the wait, by the command's own timeout.
         let reply = send(taken.begin(), &[command], false).await;
-        taken.settled();
-        let mut replies = reply.map_err(|error| fault(&error))?;
+        taken.finish_use();
+        let mut replies = reply.map_err(|error| call_error(&error))?;
         taken.give_back();
         one(from_server(replies.pop().unwrap_or(Value::Nil))?)
     }
@@ -175,22 +190,25 @@ impl Client {
         &self,
         names: Vec<Vec<u8>>,
         are_patterns: bool,
-    ) -> Result<Subscription, Fault> {
+    ) -> Result<RedisSubscription, CallError> {
         let (dialer, figures) = (self.dialer.clone(), Arc::clone(&self.figures));
-        Subscription::connect(dialer, &self.keyspace, figures, names, are_patterns).await
+        RedisSubscription::connect(dialer, &self.keyspace, figures, names, are_patterns).await
     }
 }
 
 /// A reply of its own: an error is none.
-fn one(value: RedisValue) -> Result<RedisReply, Fault> {
+fn one(value: RedisValue) -> Result<RedisReply, CallError> {
     match value {
-        RedisValue::Error(words) => Err(Fault::new(FaultKind::Refused, format!("redis: {words}"))),
+        RedisValue::Error(words) => Err(CallError::new(
+            CallErrorKind::Refused,
+            format!("redis: {words}"),
+        )),
         value => Ok(RedisReply::Value(value)),
     }
 }
 
 /// The command and its first argument, in short: a key, as a rule.
-fn shown(command: &Command) -> String {
+fn shown(command: &RedisCommand) -> String {
     let parts: Vec<_> = command
         .parts()
         .take(2)
@@ -199,7 +217,7 @@ fn shown(command: &Command) -> String {
     shortened(&parts.join(" "))
 }
 
-fn packed(command: &Command) -> Cmd {
+fn packed(command: &RedisCommand) -> Cmd {
     let mut packed = Cmd::with_capacity(command.len(), command.bytes());
     for part in command.parts() {
         packed.arg(part);
@@ -209,7 +227,7 @@ fn packed(command: &Command) -> Cmd {
 
 async fn send(
     connection: &mut MultiplexedConnection,
-    commands: &[&Command],
+    commands: &[&RedisCommand],
     is_atomic: bool,
 ) -> redis::RedisResult<Vec<Value>> {
     if let ([command], false) = (commands, is_atomic) {
@@ -234,14 +252,14 @@ async fn send(
 
 /// Commands of one turn that go to the same server together.
 #[derive(Debug, Default)]
-pub(crate) struct Batches(Vec<Batch>);
+pub(crate) struct RedisBatches(Vec<Batch>);
 
-type Batch = (Arc<Keyspace>, Vec<(CallId, Command)>);
+type Batch = (Arc<RedisDatabase>, Vec<(CallId, RedisCommand)>);
 
-impl Batches {
+impl RedisBatches {
     /// Takes a call if it is one of those.
-    pub(crate) fn take(&mut self, id: CallId, call: Redis) -> Result<(), Redis> {
-        let Redis { keyspace, action } = call;
+    pub(crate) fn take(&mut self, id: CallId, call: RedisCall) -> Result<(), RedisCall> {
+        let RedisCall { keyspace, action } = call;
         match action {
             RedisAction::Run(command) => {
                 // An application's calls have the same one in their hands; there are few of them.
@@ -257,7 +275,7 @@ impl Batches {
                 }
                 Ok(())
             }
-            action => Err(Redis { keyspace, action }),
+            action => Err(RedisCall { keyspace, action }),
         }
     }
 
@@ -266,10 +284,10 @@ impl Batches {
     }
 }
 
-impl Dial for Dialer {
+impl Dial for RedisDialer {
     type Connection = MultiplexedConnection;
 
-    async fn dial(&self) -> Result<MultiplexedConnection, Fault> {
+    async fn dial(&self) -> Result<MultiplexedConnection, CallError> {
         self.connect(|_| {}).await
     }
 

@@ -2,9 +2,9 @@
 
 use tokio::net::lookup_host;
 use tokio::time::timeout;
-use veche_calls::{Fault, FaultKind, Outcome, Reply, Resolve};
+use veche_calls::{CallError, CallErrorKind, CallOutcome, Reply, ResolveCall};
 
-pub(crate) async fn perform(call: Resolve) -> Outcome {
+pub(crate) async fn perform(call: ResolveCall) -> CallOutcome {
     let host = &call.host;
     // The port is not asked about; the system's function takes one.
     let found = match timeout(call.timeout, lookup_host((host.as_str(), 0))).await {
@@ -13,11 +13,11 @@ pub(crate) async fn perform(call: Resolve) -> Outcome {
                 "no answer about the name {host:?} within {:?}",
                 call.timeout
             );
-            return Err(Fault::new(FaultKind::Timeout, words));
+            return Err(CallError::new(CallErrorKind::Timeout, words));
         }
         Ok(Err(error)) => {
             let words = format!("no address for {host:?}: {error}");
-            return Err(Fault::new(FaultKind::Unreachable, words));
+            return Err(CallError::new(CallErrorKind::Unreachable, words));
         }
         Ok(Ok(found)) => found,
     };
@@ -29,7 +29,7 @@ pub(crate) async fn perform(call: Resolve) -> Outcome {
     }
     if addresses.is_empty() {
         let words = format!("no address for {host:?}");
-        return Err(Fault::new(FaultKind::Unreachable, words));
+        return Err(CallError::new(CallErrorKind::Unreachable, words));
     }
     Ok(Reply::Addresses(addresses))
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use veche_calls::{Call, CallId, FaultKind, Outcome, Reply, Resolve};
+use veche_calls::{Call, CallErrorKind, CallId, CallOutcome, Reply, ResolveCall};
 use veche_outbound::{CALLS_MAX, Outbound, Port};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -29,14 +29,14 @@ impl Bench {
     }
 
     fn resolve(&mut self, token: u64, host: &str) {
-        let call = Call::Resolve(Resolve {
+        let call = Call::Resolve(ResolveCall {
             host: host.to_owned(),
             timeout: LONG,
         });
         self.port.submit(CallId { app: 7, token }, call);
     }
 
-    fn outcomes(&mut self, count: usize) -> Vec<(CallId, Outcome)> {
+    fn outcomes(&mut self, count: usize) -> Vec<(CallId, CallOutcome)> {
         let mut outcomes = Vec::new();
         while outcomes.len() < count {
             self.woken.recv_timeout(LONG).expect("a wake");
@@ -68,7 +68,7 @@ fn names_have_addresses() {
     assert!(of(1).iter().all(IpAddr::is_loopback));
     assert_eq!(of(2), [ip("::1")]);
     let fault = outcomes[3].1.as_ref().expect_err("no such name");
-    assert_eq!(fault.kind, FaultKind::Unreachable);
+    assert_eq!(fault.kind, CallErrorKind::Unreachable);
     assert!(fault.words.contains("\"no such name\""), "{fault:?}");
 }
 
@@ -106,7 +106,7 @@ fn a_port_that_is_gone_holds_up_no_other() {
         &mut bench.port,
         bench.outbound.port(|| {}),
     ));
-    let call = Call::Resolve(Resolve {
+    let call = Call::Resolve(ResolveCall {
         host: "127.0.0.1".to_owned(),
         timeout: LONG,
     });
@@ -133,7 +133,7 @@ fn calls_beyond_the_limit_are_refused_and_nothing_else_is() {
         .iter()
         .filter(|(_, outcome)| {
             let fault = outcome.as_ref().err();
-            fault.is_some_and(|fault| fault.kind == FaultKind::PoolFull)
+            fault.is_some_and(|fault| fault.kind == CallErrorKind::PoolFull)
         })
         .map(|(id, _)| id.token)
         .collect();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use crate::wire::{Answer, Question};
+use crate::wire::{PamReply, PamRequest};
 
 /// This program, which is its own helper.
 const PROGRAM: &str = "/proc/self/exe";
@@ -19,7 +19,7 @@ const PROBE_WAIT: Duration = Duration::from_secs(3);
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AskError {
+pub enum HelperError {
     /// The helper had ended before it was asked
     Unsent,
     /// The helper gave no answer in its time
@@ -63,11 +63,11 @@ impl Helper {
         command.arg0("veche").arg(crate::helper::ARGUMENT);
         let helper = Self::spawn(command);
         let mut helper = helper.map_err(|why| format!("a helper can't be started: {why}"))?;
-        match helper.hear(now() + wait) {
-            Ok(Answer::Ready) => Ok(helper),
-            Ok(Answer::Unusable(why)) => Err(why),
+        match helper.receive(now() + wait) {
+            Ok(PamReply::Ready) => Ok(helper),
+            Ok(PamReply::Unusable(why)) => Err(why),
             Ok(_) => Err("a helper did not begin as it should".to_owned()),
-            Err(AskError::Unanswered) => Err("a helper took too long to load PAM".to_owned()),
+            Err(HelperError::Unanswered) => Err("a helper took too long to load PAM".to_owned()),
             Err(_) => Err("a helper has ended before it began".to_owned()),
         }
     }
@@ -104,23 +104,23 @@ impl Helper {
     ///
     /// # Errors
     /// Why there is no answer.
-    pub fn ask(&mut self, question: &Question, until: Instant) -> Result<Answer, AskError> {
+    pub fn ask(&mut self, question: &PamRequest, until: Instant) -> Result<PamReply, HelperError> {
         let sent = question.write(&mut self.socket);
-        sent.map_err(|_| AskError::Unsent)?;
-        self.hear(until)
+        sent.map_err(|_| HelperError::Unsent)?;
+        self.receive(until)
     }
 
-    fn hear(&mut self, until: Instant) -> Result<Answer, AskError> {
+    fn receive(&mut self, until: Instant) -> Result<PamReply, HelperError> {
         let left = until.saturating_duration_since(now());
         if left.is_zero() {
-            return Err(AskError::Unanswered);
+            return Err(HelperError::Unanswered);
         }
         let limited = self.socket.set_read_timeout(Some(left));
-        limited.map_err(|_| AskError::Gone)?;
-        match Answer::read(&mut self.socket) {
+        limited.map_err(|_| HelperError::Gone)?;
+        match PamReply::read(&mut self.socket) {
             Ok(Some(answer)) => Ok(answer),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(AskError::Unanswered),
-            Ok(None) | Err(_) => Err(AskError::Gone),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(HelperError::Unanswered),
+            Ok(None) | Err(_) => Err(HelperError::Gone),
         }
     }
 }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_helper_has_started_ends_with_it() {
+    fn a_helpers_children_end_with_it() {
         let name = format!("veche-helper-{}", std::process::id());
         let file = std::env::temp_dir().join(name);
         for is_killed in [false, true] {

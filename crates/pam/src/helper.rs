@@ -15,9 +15,9 @@ use rustix::process::{
     set_parent_process_death_signal, setrlimit,
 };
 
-use crate::library::Library;
+use crate::library::PamLibrary;
 use crate::raw;
-use crate::wire::{Answer, Question};
+use crate::wire::{PamReply, PamRequest};
 
 /// The argument by which the program is a helper; nobody but the server has a use for it.
 pub const ARGUMENT: &str = "pam-helper";
@@ -68,13 +68,13 @@ fn confine() -> io::Result<UnixStream> {
 }
 
 fn serve(mut socket: UnixStream) -> io::Result<()> {
-    let library = match Library::load() {
+    let library = match PamLibrary::load() {
         Ok(library) => library,
-        Err(why) => return Answer::Unusable(why).write(&mut socket),
+        Err(why) => return PamReply::Unusable(why).write(&mut socket),
     };
-    Answer::Ready.write(&mut socket)?;
-    while let Some(question) = Question::read(&mut socket)? {
-        let answer = library.judge(&question);
+    PamReply::Ready.write(&mut socket)?;
+    while let Some(question) = PamRequest::read(&mut socket)? {
+        let answer = library.authenticate(&question);
         drop(question);
         answer.write(&mut socket)?;
     }

@@ -14,5 +14,5 @@ mod raw;
 pub mod service;
 pub mod wire;
 
-pub use service::Service;
-pub use wire::{Answer, Question};
+pub use service::PamService;
+pub use wire::{PamReply, PamRequest};

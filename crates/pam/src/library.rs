@@ -3,13 +3,13 @@
 use std::ffi::{CString, c_int};
 use std::os::unix::ffi::OsStrExt as _;
 
-use crate::raw::{self, Functions, Talk};
-use crate::wire::{Answer, Question};
+use crate::raw::{self, Functions, PamCredentials};
+use crate::wire::{PamReply, PamRequest};
 
 /// libpam, loaded.
-pub struct Library(Functions);
+pub struct PamLibrary(Functions);
 
-impl Library {
+impl PamLibrary {
     /// Loads it.
     ///
     /// # Errors
@@ -25,13 +25,13 @@ impl Library {
 
     /// Judges name and password, and whether the account is in order. Takes as long as the modules do, which is seconds
     /// for a wrong password.
-    pub fn judge(&self, question: &Question) -> Answer {
+    pub fn authenticate(&self, question: &PamRequest) -> PamReply {
         let service = &question.service;
         if !service.files().iter().any(|file| file.is_file()) {
-            return Answer::Failed(service.missing());
+            return PamReply::Failed(service.missing());
         }
         if service.folder().is_some() && !self.0.knows_folders() {
-            return Answer::Failed("folders of rules need Linux-PAM 1.4".to_owned());
+            return PamReply::Failed("folders of rules need Linux-PAM 1.4".to_owned());
         }
         let folder = service.folder();
         let folder = folder.map(|folder| CString::new(folder.as_os_str().as_bytes()));
@@ -39,9 +39,9 @@ impl Library {
             CString::new(service.name()),
             folder.transpose(),
             CString::new(question.client.as_str()),
-            Talk::new(&question.user, &question.password),
+            PamCredentials::new(&question.user, &question.password),
         ) else {
-            return Answer::Refused("there is a NUL in it".to_owned());
+            return PamReply::Refused("there is a NUL in it".to_owned());
         };
         let judged = self.0.start(&name, folder.as_deref(), &talk);
         let judged = judged.and_then(|mut transaction| {
@@ -52,18 +52,18 @@ impl Library {
         });
         match judged {
             Ok(user) => match user.map(CString::into_string) {
-                Some(Ok(user)) => Answer::Named(user),
-                _ => Answer::Failed("the user that PAM names is no text".to_owned()),
+                Some(Ok(user)) => PamReply::Accepted(user),
+                _ => PamReply::Failed("the user that PAM names is no text".to_owned()),
             },
-            Err(code) if is_trouble(code) => Answer::Failed(self.0.words(code)),
-            Err(code) => Answer::Refused(self.0.words(code)),
+            Err(code) if is_internal_error(code) => PamReply::Failed(self.0.describe(code)),
+            Err(code) => PamReply::Refused(self.0.describe(code)),
         }
     }
 }
 
 /// Whether a number says that PAM could not find out. Modules are free with their numbers: one that runs a script calls
 /// the script's "no" a system error, so what is not clearly trouble of the machine's is a refusal.
-fn is_trouble(code: c_int) -> bool {
+fn is_internal_error(code: c_int) -> bool {
     matches!(
         code,
         raw::OPEN_ERR

@@ -69,7 +69,7 @@ type StartIn = unsafe extern "C" fn(
 type Step = unsafe extern "C" fn(Handle, c_int) -> c_int;
 type SetItem = unsafe extern "C" fn(Handle, c_int, *const c_void) -> c_int;
 type Item = unsafe extern "C" fn(Handle, c_int, *mut *const c_void) -> c_int;
-type Words = unsafe extern "C" fn(Handle, c_int) -> *const c_char;
+type StrError = unsafe extern "C" fn(Handle, c_int) -> *const c_char;
 
 /// libpam's functions.
 pub(crate) struct Functions {
@@ -81,7 +81,7 @@ pub(crate) struct Functions {
     account: Step,
     set_item: SetItem,
     item: Item,
-    words: Words,
+    words: StrError,
     /// The functions are there as long as it is.
     _library: Library,
 }
@@ -107,7 +107,7 @@ impl Functions {
         // SAFETY: the type is that of pam_get_item(3).
         let item = *unsafe { library.get::<Item>("pam_get_item") }?;
         // SAFETY: the type is that of pam_strerror(3).
-        let words = *unsafe { library.get::<Words>("pam_strerror") }?;
+        let words = *unsafe { library.get::<StrError>("pam_strerror") }?;
         Ok(Self {
             start,
             start_in,
@@ -131,7 +131,7 @@ impl Functions {
         &'t self,
         service: &CStr,
         folder: Option<&CStr>,
-        talk: &'t Talk,
+        talk: &'t PamCredentials,
     ) -> Result<Transaction<'t>, c_int> {
         let conversation = Conversation {
             converse,
@@ -179,7 +179,7 @@ impl Functions {
     }
 
     /// What a number of PAM's means.
-    pub(crate) fn words(&self, code: c_int) -> String {
+    pub(crate) fn describe(&self, code: c_int) -> String {
         // SAFETY: Linux-PAM does not look at the handle.
         let words = unsafe { (self.words)(ptr::null_mut(), code) };
         if words.is_null() {
@@ -197,7 +197,7 @@ pub(crate) struct Transaction<'t> {
     handle: Handle,
     /// How the last step has ended.
     code: c_int,
-    _talk: &'t Talk,
+    _talk: &'t PamCredentials,
 }
 
 impl Transaction<'_> {
@@ -252,15 +252,15 @@ impl Drop for Transaction<'_> {
 }
 
 /// What is answered when modules ask.
-pub(crate) struct Talk {
+pub(crate) struct PamCredentials {
     user: CString,
     /// With a NUL at its end.
     password: Zeroizing<Vec<u8>>,
     /// The password was given: what else is asked for is not a password.
-    is_given: Cell<bool>,
+    is_password_sent: Cell<bool>,
 }
 
-impl Talk {
+impl PamCredentials {
     /// `None`: one of them has a NUL in it.
     pub(crate) fn new(user: &str, password: &[u8]) -> Option<Self> {
         if password.contains(&0) {
@@ -272,14 +272,14 @@ impl Talk {
         Some(Self {
             user: CString::new(user).ok()?,
             password: ended,
-            is_given: Cell::new(false),
+            is_password_sent: Cell::new(false),
         })
     }
 
     /// The answer to a message of this style, if it wants one. The error is PAM's number.
     fn answer(&self, style: c_int) -> Result<Option<&CStr>, c_int> {
         match style {
-            PROMPT_ECHO_OFF if !self.is_given.replace(true) => {
+            PROMPT_ECHO_OFF if !self.is_password_sent.replace(true) => {
                 let password = CStr::from_bytes_with_nul(&self.password);
                 password.map(Some).map_err(|_| CONV_ERR)
             }
@@ -303,7 +303,7 @@ extern "C" fn converse(
         _ => return CONV_ERR,
     };
     // SAFETY: what `start` has given to the library, and the transaction keeps borrowed.
-    let talk = unsafe { &*data.cast::<Talk>().cast_const() };
+    let talk = unsafe { &*data.cast::<PamCredentials>().cast_const() };
     let mut answers = [None; MESSAGES_MAX];
     for (place, answer) in answers.iter_mut().take(count).enumerate() {
         // SAFETY: Linux-PAM gives an array of `count` pointers.
@@ -403,7 +403,7 @@ mod tests {
 
     #[test]
     fn a_password_is_given_once_and_nothing_else() {
-        let talk = Talk::new("ann", b"p:w").expect("no NUL");
+        let talk = PamCredentials::new("ann", b"p:w").expect("no NUL");
         assert_eq!(talk.answer(PROMPT_ECHO_ON), Ok(Some(c"ann")));
         assert_eq!(talk.answer(TEXT_INFO), Ok(None));
         assert_eq!(talk.answer(ERROR_MSG), Ok(None));
@@ -413,7 +413,10 @@ mod tests {
         // PAM_RADIO_TYPE, PAM_BINARY_PROMPT.
         assert_eq!(talk.answer(5), Err(CONV_ERR));
         assert_eq!(talk.answer(7), Err(CONV_ERR));
-        assert!(Talk::new("a\0b", b"").is_none() && Talk::new("ann", b"a\0").is_none());
+        assert!(
+            PamCredentials::new("a\0b", b"").is_none()
+                && PamCredentials::new("ann", b"a\0").is_none()
+        );
     }
 
     #[test]
@@ -425,7 +428,7 @@ mod tests {
 
     #[test]
     fn a_conversation_is_answered_in_its_order() {
-        let talk = Talk::new("ann", b"secret").expect("no NUL");
+        let talk = PamCredentials::new("ann", b"secret").expect("no NUL");
         let message = |style| Message {
             style,
             text: ptr::null(),

@@ -11,12 +11,12 @@ const FOLDERS: [&str; 2] = ["/etc/pam.d", "/usr/lib/pam.d"];
 
 /// A service by its name, and the folder of its rules where that is not the system's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Service {
+pub struct PamService {
     name: String,
     folder: Option<PathBuf>,
 }
 
-impl Service {
+impl PamService {
     /// Reads `NAME` or `/FOLDER/NAME`.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl Service {
     }
 }
 
-impl fmt::Display for Service {
+impl fmt::Display for PamService {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.folder {
             None => out.write_str(&self.name),
@@ -103,11 +103,11 @@ mod tests {
 
     #[test]
     fn names_and_paths() {
-        let service = Service::parse("veche").expect("a name");
+        let service = PamService::parse("veche").expect("a name");
         assert_eq!((service.name(), service.folder()), ("veche", None));
         assert_eq!(service.files()[0], Path::new("/etc/pam.d/veche"));
         assert_eq!(service.to_string(), "veche");
-        let service = Service::parse("/srv/pam/chat-2").expect("a path");
+        let service = PamService::parse("/srv/pam/chat-2").expect("a path");
         assert_eq!(service.name(), "chat-2");
         assert_eq!(service.folder(), Some(Path::new("/srv/pam")));
         assert_eq!(service.files(), [Path::new("/srv/pam/chat-2")]);
@@ -115,14 +115,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_service() {
+    fn invalid_services() {
         let long = "a".repeat(65);
         for text in [
             "", "/srv/", "..", "/srv/..", ".x", "a b", "ä", "a\0", "/a\0/b", "pam/x", &long,
         ] {
-            assert!(Service::parse(text).is_err(), "{text:?}");
+            assert!(PamService::parse(text).is_err(), "{text:?}");
         }
-        let why = Service::parse("/srv/Chat").expect_err("capitals");
+        let why = PamService::parse("/srv/Chat").expect_err("capitals");
         assert!(why.contains("\"chat\""), "{why}");
     }
 }

@@ -10,15 +10,15 @@ use std::path::PathBuf;
 
 use zeroize::Zeroizing;
 
-use crate::service::Service;
+use crate::service::PamService;
 
 /// Longest frame, in bytes.
 const FRAME_BYTES_MAX: usize = 16 << 10;
 
 /// A name and a password to be judged.
-pub struct Question {
+pub struct PamRequest {
     /// By whose rules.
-    pub service: Service,
+    pub service: PamService,
     /// Without NUL.
     pub user: String,
     /// Without NUL.
@@ -27,7 +27,7 @@ pub struct Question {
     pub client: String,
 }
 
-impl fmt::Debug for Question {
+impl fmt::Debug for PamRequest {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = out.debug_struct("Question");
         shown.field("service", &self.service);
@@ -37,20 +37,20 @@ impl fmt::Debug for Question {
 
 /// What a helper says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum PamReply {
     /// At its start: it has loaded libpam.
     Ready,
     /// At its start: it has not, and why; it ends.
     Unusable(String),
     /// The password is right and the account in order; whom PAM takes the user for.
-    Named(String),
+    Accepted(String),
     /// It is not, or something else was asked for: PAM's reason, in its words.
     Refused(String),
     /// PAM could not tell.
     Failed(String),
 }
 
-impl Question {
+impl PamRequest {
     /// Sends it.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Question {
             }
         };
         Ok(Some(Self {
-            service: Service::parse(&service).map_err(invalid)?,
+            service: PamService::parse(&service).map_err(invalid)?,
             user: text(user)?,
             password: Zeroizing::new(password.to_vec()),
             client: text(client)?,
@@ -95,7 +95,7 @@ impl Question {
     }
 }
 
-impl Answer {
+impl PamReply {
     /// Sends it.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl Answer {
         let (kind, words) = match self {
             Self::Ready => (b"ready".as_slice(), ""),
             Self::Unusable(why) => (b"unusable".as_slice(), why.as_str()),
-            Self::Named(user) => (b"named".as_slice(), user.as_str()),
+            Self::Accepted(user) => (b"named".as_slice(), user.as_str()),
             Self::Refused(why) => (b"refused".as_slice(), why.as_str()),
             Self::Failed(why) => (b"failed".as_slice(), why.as_str()),
         };
@@ -124,7 +124,7 @@ impl Answer {
         Ok(Some(match kind {
             b"ready" => Self::Ready,
             b"unusable" => Self::Unusable(words),
-            b"named" => Self::Named(words),
+            b"named" => Self::Accepted(words),
             b"refused" => Self::Refused(words),
             b"failed" => Self::Failed(words),
             _ => return Err(invalid("no kind of answer")),
@@ -204,9 +204,9 @@ fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Erro
 mod tests {
     use super::*;
 
-    fn question(service: &str, password: &[u8]) -> Question {
-        Question {
-            service: Service::parse(service).expect("a service"),
+    fn question(service: &str, password: &[u8]) -> PamRequest {
+        PamRequest {
+            service: PamService::parse(service).expect("a service"),
             user: "änn".to_owned(),
             password: Zeroizing::new(password.to_vec()),
             client: "192.0.2.1".to_owned(),
@@ -220,37 +220,37 @@ mod tests {
             let asked = question(service, b"\xff:secret");
             asked.write(&mut sent).expect("written");
             let mut rest = sent.as_slice();
-            let read = Question::read(&mut rest).expect("read").expect("one");
+            let read = PamRequest::read(&mut rest).expect("read").expect("one");
             assert_eq!(read.service, asked.service);
             assert_eq!((read.user, read.client), (asked.user, asked.client));
             assert_eq!(*read.password, b"\xff:secret");
-            assert!(Question::read(&mut rest).expect("the end").is_none());
+            assert!(PamRequest::read(&mut rest).expect("the end").is_none());
         }
         for answer in [
-            Answer::Ready,
-            Answer::Unusable("no library".to_owned()),
-            Answer::Named("ann".to_owned()),
-            Answer::Refused("no".to_owned()),
-            Answer::Failed(String::new()),
+            PamReply::Ready,
+            PamReply::Unusable("no library".to_owned()),
+            PamReply::Accepted("ann".to_owned()),
+            PamReply::Refused("no".to_owned()),
+            PamReply::Failed(String::new()),
         ] {
             let mut sent = Vec::new();
             answer.write(&mut sent).expect("written");
-            let read = Answer::read(&mut sent.as_slice()).expect("read");
+            let read = PamReply::read(&mut sent.as_slice()).expect("read");
             assert_eq!(read, Some(answer));
         }
     }
 
     #[test]
-    fn what_is_cut_off_or_too_long_is_an_error() {
+    fn truncated_and_oversized_frames_are_errors() {
         let mut sent = Vec::new();
         question("veche", b"secret")
             .write(&mut sent)
             .expect("written");
         for end in 1..sent.len() {
-            assert!(Question::read(&mut &sent[..end]).is_err(), "{end}");
+            assert!(PamRequest::read(&mut &sent[..end]).is_err(), "{end}");
         }
-        assert!(Answer::read(&mut sent.as_slice()).is_err());
-        assert!(Answer::read(&mut [0xff; 8].as_slice()).is_err());
+        assert!(PamReply::read(&mut sent.as_slice()).is_err());
+        assert!(PamReply::read(&mut [0xff; 8].as_slice()).is_err());
         let long = question("veche", &[b'a'; FRAME_BYTES_MAX]);
         assert!(long.write(&mut Vec::new()).is_err());
     }

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use veche_pam::library::Library;
-use veche_pam::{Answer, Question, Service};
+use veche_pam::library::PamLibrary;
+use veche_pam::{PamReply, PamRequest, PamService};
 
 /// A folder of rules that is gone with the test.
 struct Rules(PathBuf);
@@ -19,10 +19,10 @@ impl Rules {
         Self(folder)
     }
 
-    fn judged(&self, library: &Library, service: &str, password: &[u8]) -> Answer {
+    fn judged(&self, library: &PamLibrary, service: &str, password: &[u8]) -> PamReply {
         let service = self.0.join(service).to_string_lossy().into_owned();
-        library.judge(&Question {
-            service: Service::parse(&service).expect("a service"),
+        library.authenticate(&PamRequest {
+            service: PamService::parse(&service).expect("a service"),
             user: "ann".to_owned(),
             password: password.to_vec().into(),
             client: "192.0.2.1".to_owned(),
@@ -38,7 +38,7 @@ impl Drop for Rules {
 
 #[test]
 fn rules_decide() {
-    let library = match Library::load() {
+    let library = match PamLibrary::load() {
         Ok(library) => library,
         Err(why) => return eprintln!("{why}: nothing tested"),
     };
@@ -61,14 +61,14 @@ fn rules_decide() {
         ),
     ]);
     let judged = |service| rules.judged(&library, service, b"secret");
-    assert_eq!(judged("open"), Answer::Named("ann".to_owned()));
-    assert!(matches!(judged("shut"), Answer::Refused(_)));
-    assert!(matches!(judged("ended"), Answer::Refused(_)));
-    assert!(matches!(judged("broken"), Answer::Failed(_)));
-    let Answer::Failed(why) = judged("missing") else {
+    assert_eq!(judged("open"), PamReply::Accepted("ann".to_owned()));
+    assert!(matches!(judged("shut"), PamReply::Refused(_)));
+    assert!(matches!(judged("ended"), PamReply::Refused(_)));
+    assert!(matches!(judged("broken"), PamReply::Failed(_)));
+    let PamReply::Failed(why) = judged("missing") else {
         panic!("there is no such service");
     };
     assert!(why.contains("there is no file"), "{why}");
     let nul = rules.judged(&library, "open", b"sec\0ret");
-    assert!(matches!(nul, Answer::Refused(_)), "{nul:?}");
+    assert!(matches!(nul, PamReply::Refused(_)), "{nul:?}");
 }

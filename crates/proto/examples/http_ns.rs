@@ -4,14 +4,14 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use veche_proto::http::{
-    BodyDecoder, Date, Framing, HeadScan, Limits, ResponseBody, ResponseHead, Status, Version,
-    parse_head, read_head,
+    BodyDecoder, DateHeader, Framing, HeadLimits, HeadScan, HttpVersion, ResponseBody,
+    ResponseHead, Status, parse_head, read_head,
 };
 
 /// Short runs, so that some pass without being interrupted.
 const ROUNDS: u32 = 2_000;
 const RUNS: usize = 300;
-const DATE: &Date = b"Sun, 06 Nov 1994 08:49:37 GMT";
+const DATE: &DateHeader = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
 const WRK: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
 
@@ -29,7 +29,7 @@ Accept-Encoding: gzip, deflate, br, zstd\r\nAccept-Language: en-GB,en;q=0.9\r\n\
 Cookie: session=0123456789abcdef0123456789abcdef; theme=dark\r\n\r\n";
 
 fn main() {
-    let limits = Limits::default();
+    let limits = HeadLimits::default();
     for (name, wire) in [("wrk", WRK), ("ab -k", AB), ("browser", BROWSER)] {
         report(&format!("read, {name}, {} B", wire.len()), || {
             let wire = black_box(wire);
@@ -77,7 +77,7 @@ fn main() {
         }
     });
     let mut out = Vec::with_capacity(1024);
-    for (name, version) in [("1.1", Version::Http11), ("1.0", Version::Http10)] {
+    for (name, version) in [("1.1", HttpVersion::Http11), ("1.0", HttpVersion::Http10)] {
         report(&format!("response head to HTTP/{name}, one header"), || {
             out.clear();
             let head = ResponseHead {

@@ -9,10 +9,10 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use veche_proto::websocket::{
-    Codecs, Decoder, Encoder, Event, Limits, MessageKind, Role, deflate, encode_message,
+    Codecs, Decoder, Encoder, FrameEvent, MessageKind, MessageLimits, Role, deflate, encode_message,
 };
 
-const LIMITS: Limits = Limits {
+const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 1 << 20,
     fragments_max: 1024,
     inflate_ratio_max: 0,
@@ -27,7 +27,7 @@ fn main() {
             let cut = echo(kind, bytes, None, true);
             let agreed = deflate::negotiate(
                 ["permessage-deflate"].into_iter(),
-                &deflate::Policy::default(),
+                &deflate::DeflatePolicy::default(),
             );
             let deflated = echo(kind, bytes, agreed, false);
             println!(
@@ -39,7 +39,7 @@ fn main() {
 }
 
 /// Nanoseconds per message.
-fn echo(kind: MessageKind, bytes: usize, agreed: Option<deflate::Agreed>, cut: bool) -> f64 {
+fn echo(kind: MessageKind, bytes: usize, agreed: Option<deflate::DeflateParams>, cut: bool) -> f64 {
     // JSON-like, so that deflate has something to do.
     let text = r#"{"channel":"news","offset":12345,"data":{"user":"tester01","text":"hello"}},"#;
     let data = &text.repeat(bytes / text.len() + 1).into_bytes()[..bytes];
@@ -78,7 +78,7 @@ fn echo(kind: MessageKind, bytes: usize, agreed: Option<deflate::Agreed>, cut: b
             let (first, second) = input.split_at_mut(split);
             for piece in [first, second] {
                 let (_, event) = decoder.decode(piece, &mut codecs, &LIMITS).expect("valid");
-                if let Some(Event::Message { kind, data }) = event {
+                if let Some(FrameEvent::Message { kind, data }) = event {
                     encoder.encode(&mut out, kind, data, &mut sending, None);
                 }
             }

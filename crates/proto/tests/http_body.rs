@@ -3,9 +3,9 @@
 
 use proptest::prelude::*;
 use serde_json::Value;
-use veche_proto::http::{BodyDecoder, Framing, HttpError, Limits, finish_chunks, write_chunk};
+use veche_proto::http::{BodyDecoder, Framing, HeadLimits, HttpError, finish_chunks, write_chunk};
 
-const LIMITS: Limits = Limits {
+const LIMITS: HeadLimits = HeadLimits {
     head_bytes_max: 0,
     headers_max: 0,
     target_bytes_max: 0,

@@ -5,11 +5,11 @@
 use proptest::prelude::*;
 use serde_json::Value;
 use veche_proto::http::{
-    EtagComparison, Framing, Head, HeadScan, HttpError, Limits, Method, Query, etag_list_matches,
-    parse_head, read_head,
+    EtagComparison, Framing, Head, HeadLimits, HeadScan, HttpError, Method, Query,
+    etag_list_matches, parse_head, read_head,
 };
 
-const LIMITS: Limits = Limits {
+const LIMITS: HeadLimits = HeadLimits {
     head_bytes_max: 16 * 1024,
     headers_max: 64,
     target_bytes_max: 8 * 1024,
@@ -197,7 +197,7 @@ fn compares_entity_tags() {
 /// Bytes looked at once are not looked at again: they could as well be others.
 #[test]
 fn a_head_byte_by_byte_takes_linear_time() {
-    let limits = Limits {
+    let limits = HeadLimits {
         head_bytes_max: 65_535,
         ..LIMITS
     };

@@ -2,17 +2,17 @@
 
 use proptest::prelude::*;
 use veche_proto::http::{
-    Date, HttpError, InvalidHeader, Limits, ResponseBody, ResponseHead, Status, Version,
-    finish_chunks, parse_head, write_chunk, write_error,
+    DateHeader, HeadLimits, HttpError, HttpVersion, InvalidHeader, ResponseBody, ResponseHead,
+    Status, finish_chunks, parse_head, write_chunk, write_error,
 };
 
-const DATE: &Date = b"Sun, 06 Nov 1994 08:49:37 GMT";
+const DATE: &DateHeader = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
 #[test]
 fn heads_are_written_as_the_peer_needs_them() {
+    use HttpVersion::{Http10, Http11};
     use ResponseBody::{Chunked, Sized, UntilClose};
-    use Version::{Http10, Http11};
-    let rows: &[(Status, Version, bool, ResponseBody, &str, &str)] = &[
+    let rows: &[(Status, HttpVersion, bool, ResponseBody, &str, &str)] = &[
         (
             Status::OK,
             Http11,
@@ -149,7 +149,7 @@ fn heads_are_written_as_the_peer_needs_them() {
 
 #[test]
 fn a_stream_to_http_1_0_ends_by_closing() {
-    let limits = Limits::default();
+    let limits = HeadLimits::default();
     let request = parse_head(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", &limits).unwrap();
     let head = ResponseHead::to(&request, Status::OK, ResponseBody::Chunked);
     assert_eq!(
@@ -182,7 +182,7 @@ fn nothing_that_could_split_a_response_is_written() {
     ];
     let head = ResponseHead {
         status: Status::OK,
-        version: Version::Http11,
+        version: HttpVersion::Http11,
         keep_alive: true,
         body: ResponseBody::Sized(0),
     };
@@ -238,7 +238,7 @@ proptest! {
     ) {
         let head = ResponseHead {
             status: Status(code),
-            version: if is_http_10 { Version::Http10 } else { Version::Http11 },
+            version: if is_http_10 { HttpVersion::Http10 } else { HttpVersion::Http11 },
             keep_alive,
             body: length.map_or(ResponseBody::Chunked, ResponseBody::Sized),
         };

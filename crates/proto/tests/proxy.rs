@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use proptest::prelude::*;
-use veche_proto::proxy::{Header, Malformed, V1_BYTES_MAX, V2_BYTES_MAX, read};
+use veche_proto::proxy::{ProxyHeader, ProxyHeaderError, V1_BYTES_MAX, V2_BYTES_MAX, read};
 
 #[path = "../../../fuzz/src/proxy.rs"]
 #[expect(unreachable_pub, reason = "public in the fuzz crate")]
@@ -27,7 +27,7 @@ fn block(client: IpAddr) -> Vec<u8> {
     [&address[..], &address, &[0xdc, 4, 1, 0xbb]].concat()
 }
 
-fn client(bytes: &[u8]) -> Result<Option<IpAddr>, Malformed> {
+fn client(bytes: &[u8]) -> Result<Option<IpAddr>, ProxyHeaderError> {
     let header = read(bytes)?.expect("a whole header");
     Ok(header.client)
 }
@@ -41,7 +41,7 @@ fn a_line_says_who_speaks() {
         ("TCP6 ::ffff:192.0.2.7 ::1 1 2", "::ffff:192.0.2.7"),
     ] {
         let line = format!("PROXY {line}\r\n");
-        let header = Header {
+        let header = ProxyHeader {
             length: line.len(),
             client: Some(expected.parse().unwrap()),
         };
@@ -73,10 +73,14 @@ fn a_line_that_could_be_read_in_two_ways_is_refused() {
         "PROXY \r\n",
         "PROXY UNKNOWNS\r\n",
     ] {
-        assert_eq!(read(line.as_bytes()), Err(Malformed::Broken), "{line}");
+        assert_eq!(
+            read(line.as_bytes()),
+            Err(ProxyHeaderError::Broken),
+            "{line}"
+        );
     }
     let long = format!("PROXY UNKNOWN {}", " ".repeat(V1_BYTES_MAX));
-    assert_eq!(read(long.as_bytes()), Err(Malformed::TooLong));
+    assert_eq!(read(long.as_bytes()), Err(ProxyHeaderError::TooLong));
     let longest = format!("PROXY UNKNOWN {}\r\n", "f".repeat(V1_BYTES_MAX - 16));
     assert_eq!(client(longest.as_bytes()), Ok(None));
 }
@@ -99,7 +103,7 @@ fn a_block_says_who_speaks() {
         most.push(7);
         assert_eq!(
             client(&binary(0x21, family, &most)),
-            Err(Malformed::TooLong)
+            Err(ProxyHeaderError::TooLong)
         );
         // The proxy itself, whatever else it says; and who has no address of TCP.
         assert_eq!(client(&binary(0x20, family, &block(address))), Ok(None));
@@ -124,7 +128,7 @@ fn a_broken_block_is_refused() {
     ] {
         assert_eq!(
             read(&binary(command, family, block)),
-            Err(Malformed::Broken),
+            Err(ProxyHeaderError::Broken),
             "{command:x} {family:x}"
         );
     }
@@ -141,7 +145,11 @@ fn what_is_no_header_is_refused_at_the_first_byte_that_shows_it() {
         (b"PROXYTCP4", 6),
     ] {
         assert_eq!(read(&bytes[..at - 1]), Ok(None), "{bytes:?}");
-        assert_eq!(read(&bytes[..at]), Err(Malformed::Missing), "{bytes:?}");
+        assert_eq!(
+            read(&bytes[..at]),
+            Err(ProxyHeaderError::Missing),
+            "{bytes:?}"
+        );
     }
     assert_eq!(read(b""), Ok(None));
 }
@@ -169,7 +177,7 @@ proptest! {
         };
         let length = bytes.len();
         let input = [bytes, behind].concat();
-        prop_assert_eq!(read(&input), Ok(Some(Header { length, client: Some(address) })));
+        prop_assert_eq!(read(&input), Ok(Some(ProxyHeader { length, client: Some(address) })));
         fuzz::run(&input);
     }
 

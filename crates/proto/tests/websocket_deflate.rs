@@ -1,21 +1,24 @@
 //! permessage-deflate: the negotiation's table, windows kept within what was agreed, and hostile streams.
 
-use veche_proto::websocket::deflate::{Agreed, Policy, negotiate, read_response, write_offer};
+use veche_proto::websocket::deflate::{
+    DeflateParams, DeflatePolicy, negotiate, read_response, write_offer,
+};
 use veche_proto::websocket::{
-    Codecs, Decoder, Encoder, Error, Event, Limits, MessageKind, Role, encode_message,
+    Codecs, Decoder, Encoder, FrameEvent, MessageKind, MessageLimits, ProtocolError, Role,
+    encode_message,
 };
 
 #[path = "websocket_deflate/inflate.rs"]
 mod inflate;
 
-const WINDOWS: Policy = Policy {
+const WINDOWS: DeflatePolicy = DeflatePolicy {
     takeover: true,
     server_window_bits: 15,
     client_window_bits: 15,
 };
 
 /// The response to these offers; empty where compression is declined.
-fn answer(policy: &Policy, offers: &[&str]) -> String {
+fn answer(policy: &DeflatePolicy, offers: &[&str]) -> String {
     let mut out = Vec::new();
     if let Some(agreed) = negotiate(offers.iter().copied(), policy) {
         agreed.write_response(&mut out);
@@ -104,8 +107,8 @@ fn a_server_answers_offers() {
 fn the_default_keeps_no_context() {
     let offer = ["permessage-deflate; client_max_window_bits"];
     let expected = "pd; server_no_context_takeover; client_no_context_takeover";
-    assert_eq!(answer(&Policy::default(), &offer), expected);
-    let small = Policy {
+    assert_eq!(answer(&DeflatePolicy::default(), &offer), expected);
+    let small = DeflatePolicy {
         server_window_bits: 11,
         client_window_bits: 10,
         ..WINDOWS
@@ -121,7 +124,7 @@ fn the_default_keeps_no_context() {
 
 #[test]
 fn a_client_knows_the_contexts_that_are_kept() {
-    let forgets = Policy::default();
+    let forgets = DeflatePolicy::default();
     for (parameters, policy, server, client) in [
         ("", &WINDOWS, false, false),
         ("; server_no_context_takeover", &WINDOWS, true, false),
@@ -148,7 +151,7 @@ fn a_client_knows_the_contexts_that_are_kept() {
 
 #[test]
 fn a_client_reads_responses() {
-    let small = Policy {
+    let small = DeflatePolicy {
         server_window_bits: 12,
         ..WINDOWS
     };
@@ -177,7 +180,13 @@ fn a_client_reads_responses() {
         assert!(read(&pd(wrong)).is_err(), "{wrong}");
     }
     assert!(read("permessage-bzip2").is_err());
-    assert!(read_response(["permessage-deflate"].into_iter(), Some(&Policy::default())).is_err());
+    assert!(
+        read_response(
+            ["permessage-deflate"].into_iter(),
+            Some(&DeflatePolicy::default())
+        )
+        .is_err()
+    );
 }
 
 #[test]
@@ -196,8 +205,8 @@ fn hostile_headers_take_linear_time() {
     }
 }
 
-fn agreed(bits: u8, takeover: bool) -> Agreed {
-    let policy = Policy {
+fn agreed(bits: u8, takeover: bool) -> DeflateParams {
+    let policy = DeflatePolicy {
         takeover,
         server_window_bits: bits,
         client_window_bits: bits,
@@ -235,7 +244,7 @@ fn distances_stay_within_the_window() {
             let mut encoder = Encoder::new(Role::Server, Some(agreed));
             let mut decoder = Decoder::new(Role::Client, Some(agreed));
             let (mut sending, mut receiving) = (Codecs::new(), Codecs::new());
-            let limits = Limits {
+            let limits = MessageLimits {
                 message_bytes_max: 1 << 20,
                 fragments_max: 1,
                 inflate_ratio_max: 0,
@@ -266,7 +275,7 @@ fn distances_stay_within_the_window() {
                     .unwrap()
                     .1
                 {
-                    Some(Event::Message { data: received, .. }) => assert!(received == data),
+                    Some(FrameEvent::Message { data: received, .. }) => assert!(received == data),
                     other => panic!("{other:?}"),
                 }
             }
@@ -289,7 +298,7 @@ fn compressed_frame(payload: &[u8]) -> Vec<u8> {
 
 #[test]
 fn bombs_stop_at_the_limit() {
-    let limits = Limits {
+    let limits = MessageLimits {
         message_bytes_max: 1 << 20,
         fragments_max: 100_000,
         inflate_ratio_max: 0,
@@ -311,7 +320,7 @@ fn bombs_stop_at_the_limit() {
         let mut decoder = Decoder::new(Role::Client, Some(agreed(15, takeover)));
         let mut wire = bomb.clone();
         let stopped = decoder.decode(&mut wire, &mut codecs, &limits);
-        assert_eq!(stopped, Err(Error::MessageTooBig));
+        assert_eq!(stopped, Err(ProtocolError::MessageTooBig));
         // And in thousands of fragments.
         let mut wire = Vec::new();
         let header = if bomb[1] == 126 { 4 } else { 10 };
@@ -328,7 +337,7 @@ fn bombs_stop_at_the_limit() {
         }
         let mut decoder = Decoder::new(Role::Client, Some(agreed(15, takeover)));
         let stopped = decoder.decode(&mut wire, &mut codecs, &limits);
-        assert_eq!(stopped, Err(Error::MessageTooBig));
+        assert_eq!(stopped, Err(ProtocolError::MessageTooBig));
         assert_eq!(decoder.heap_bytes(), 0);
     }
 }
@@ -350,12 +359,12 @@ fn a_message_that_inflates_too_far_is_refused() {
     for takeover in [false, true] {
         for (length, ratio, expected) in [
             (1 << 20, 200, None),
-            ((1 << 20) + 1, 200, Some(Error::InflatedTooFar)),
+            ((1 << 20) + 1, 200, Some(ProtocolError::InflatedTooFar)),
             (2 << 20, 0, None),
             (2 << 20, 2_000, None),
-            ((2 << 20) + 1, 2_000, Some(Error::MessageTooBig)),
+            ((2 << 20) + 1, 2_000, Some(ProtocolError::MessageTooBig)),
         ] {
-            let limits = Limits {
+            let limits = MessageLimits {
                 message_bytes_max: 2 << 20,
                 fragments_max: 1,
                 inflate_ratio_max: ratio,
@@ -365,7 +374,10 @@ fn a_message_that_inflates_too_far_is_refused() {
             let mut codecs = Codecs::new();
             let found = decoder.decode(&mut wire, &mut codecs, &limits).err();
             assert_eq!(found, expected, "{length} {ratio}");
-            assert_eq!(expected.map(Error::close_code), expected.map(|_| 1009));
+            assert_eq!(
+                expected.map(ProtocolError::close_code),
+                expected.map(|_| 1009)
+            );
         }
     }
 }
@@ -373,7 +385,7 @@ fn a_message_that_inflates_too_far_is_refused() {
 /// It shrinks as far as an attack does.
 #[test]
 fn repetitive_json_is_taken() {
-    let limits = Limits {
+    let limits = MessageLimits {
         message_bytes_max: 1 << 20,
         fragments_max: 1,
         inflate_ratio_max: 100,
@@ -397,7 +409,7 @@ fn repetitive_json_is_taken() {
         let mut decoder = Decoder::new(Role::Client, Some(agreed(15, false)));
         let decoded = decoder.decode(&mut wire, &mut codecs, &limits);
         match decoded.expect("it is taken").1 {
-            Some(Event::Message { data, .. }) => assert_eq!(data, text.as_bytes()),
+            Some(FrameEvent::Message { data, .. }) => assert_eq!(data, text.as_bytes()),
             other => panic!("{other:?}"),
         }
         assert!(codecs.take_work() >= length as u64, "it is charged");
@@ -411,7 +423,7 @@ fn corrupt_and_too_big_is_too_big() {
     payload.extend_from_slice(&[b'x'; 200]);
     payload.push(7); // A block of the reserved type.
     let verdict = |codecs: &mut Codecs, bytes_max| {
-        let limits = Limits {
+        let limits = MessageLimits {
             message_bytes_max: bytes_max,
             fragments_max: 1,
             inflate_ratio_max: 0,
@@ -421,18 +433,24 @@ fn corrupt_and_too_big_is_too_big() {
         decoder.decode(&mut wire, codecs, &limits).err()
     };
     let mut used = Codecs::new();
-    assert_eq!(verdict(&mut used, 10_000), Some(Error::CorruptDeflate));
-    assert_eq!(verdict(&mut used, 199), Some(Error::MessageTooBig));
-    assert_eq!(verdict(&mut Codecs::new(), 199), Some(Error::MessageTooBig));
+    assert_eq!(
+        verdict(&mut used, 10_000),
+        Some(ProtocolError::CorruptDeflate)
+    );
+    assert_eq!(verdict(&mut used, 199), Some(ProtocolError::MessageTooBig));
+    assert_eq!(
+        verdict(&mut Codecs::new(), 199),
+        Some(ProtocolError::MessageTooBig)
+    );
     for codecs in [&mut used, &mut Codecs::new()] {
-        assert_eq!(verdict(codecs, 200), Some(Error::CorruptDeflate));
+        assert_eq!(verdict(codecs, 200), Some(ProtocolError::CorruptDeflate));
     }
 }
 
 /// Two bytes each, and each costs a new stream.
 #[test]
 fn final_blocks_are_counted() {
-    let limits = Limits {
+    let limits = MessageLimits {
         message_bytes_max: 1 << 20,
         fragments_max: 1,
         inflate_ratio_max: 0,
@@ -448,9 +466,9 @@ fn final_blocks_are_counted() {
         let mut codecs = Codecs::new();
         let mut decoder = Decoder::new(Role::Client, Some(agreed(15, false)));
         let result = decoder.decode(&mut frame, &mut codecs, &limits);
-        let expected = refused.then_some(Error::TooManyFinalBlocks);
+        let expected = refused.then_some(ProtocolError::TooManyFinalBlocks);
         assert_eq!(result.err(), expected, "{blocks}");
-        assert_eq!(expected.map_or(1007, Error::close_code), 1007);
+        assert_eq!(expected.map_or(1007, ProtocolError::close_code), 1007);
     }
 }
 
@@ -460,7 +478,7 @@ fn empty_messages_in_a_row_keep_the_context() {
     let mut encoder = Encoder::new(Role::Server, Some(agreed));
     let mut decoder = Decoder::new(Role::Client, Some(agreed));
     let (mut sending, mut receiving) = (Codecs::new(), Codecs::new());
-    let limits = Limits {
+    let limits = MessageLimits {
         message_bytes_max: 100,
         fragments_max: 1,
         inflate_ratio_max: 0,
@@ -479,7 +497,7 @@ fn empty_messages_in_a_row_keep_the_context() {
             .unwrap()
             .1
         {
-            Some(Event::Message { data, .. }) => assert_eq!(data, text.as_bytes()),
+            Some(FrameEvent::Message { data, .. }) => assert_eq!(data, text.as_bytes()),
             other => panic!("{other:?}"),
         }
     }

@@ -1,9 +1,9 @@
 //! The opening handshake from both ends, and what each refuses of the other.
 
-use veche_proto::http::{Limits, parse_head};
-use veche_proto::websocket::deflate::{Policy, negotiate};
+use veche_proto::http::{HeadLimits, parse_head};
+use veche_proto::websocket::deflate::{DeflatePolicy, negotiate};
 use veche_proto::websocket::handshake::{
-    Accepted, ResponseError, new_key, read, read_response, write_request, write_response,
+    HandshakeResponse, ResponseError, new_key, read, read_response, write_request, write_response,
 };
 
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
@@ -41,7 +41,7 @@ fn request(changes: &[(&str, Option<&str>)]) -> String {
 /// 101, 0 for "not an upgrade", or the status of the refusal.
 fn status(changes: &[(&str, Option<&str>)]) -> u16 {
     let request = request(changes);
-    let head = parse_head(request.as_bytes(), &Limits::default()).unwrap();
+    let head = parse_head(request.as_bytes(), &HeadLimits::default()).unwrap();
     match read(&head) {
         Ok(Some(upgrade)) => {
             assert_eq!(upgrade.key.len(), 24);
@@ -98,7 +98,7 @@ fn the_response_of_rfc_6455_section_1_2() {
 
 #[test]
 fn both_ends_agree() {
-    let policy = Policy {
+    let policy = DeflatePolicy {
         takeover: true,
         server_window_bits: 10,
         client_window_bits: 9,
@@ -116,7 +116,7 @@ fn both_ends_agree() {
         Some(&policy),
         headers,
     );
-    let head = parse_head(&wire, &Limits::default()).unwrap();
+    let head = parse_head(&wire, &HeadLimits::default()).unwrap();
     assert_eq!((head.target, head.host), ("/a?b=c", "h:80"));
     assert_eq!(head.header("origin"), Some("http://example.com"));
     assert_eq!(head.header("x-split"), None);
@@ -135,7 +135,7 @@ fn both_ends_agree() {
         assert_eq!(partial, Ok(None));
     }
     let read = read_response(&response, &key, "chat, superchat", Some(&policy));
-    let (read_size, Accepted { protocol, deflate }) = read.unwrap().unwrap();
+    let (read_size, HandshakeResponse { protocol, deflate }) = read.unwrap().unwrap();
     assert_eq!((read_size, protocol), (size, Some("superchat")));
     // The flag that the server's window was asked for stays on the server's side.
     let (client, server) = (deflate.unwrap(), agreed.unwrap());

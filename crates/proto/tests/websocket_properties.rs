@@ -3,11 +3,11 @@
 
 use proptest::prelude::*;
 use veche_proto::websocket::{
-    Codecs, Decoder, Encoder, Event, Limits, MessageKind, Opcode, Role, deflate, encode_control,
-    encode_message,
+    Codecs, Decoder, Encoder, FrameEvent, MessageKind, MessageLimits, Opcode, Role, deflate,
+    encode_control, encode_message,
 };
 
-const LIMITS: Limits = Limits {
+const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 1 << 20,
     fragments_max: 1 << 17,
     inflate_ratio_max: 0,
@@ -39,9 +39,9 @@ fn sent() -> impl Strategy<Value = Sent> {
     })
 }
 
-fn agreed() -> impl Strategy<Value = Option<deflate::Agreed>> {
+fn agreed() -> impl Strategy<Value = Option<deflate::DeflateParams>> {
     (any::<bool>(), any::<bool>(), 8..=15u8, 8..=15u8).prop_map(|(on, takeover, server, client)| {
-        let policy = deflate::Policy {
+        let policy = deflate::DeflatePolicy {
             takeover,
             server_window_bits: server,
             client_window_bits: client,
@@ -116,12 +116,12 @@ proptest! {
                 let left = input.len();
                 let (taken, event) = decoder.decode(input, &mut codecs, &LIMITS).unwrap();
                 match event {
-                    Some(Event::Message { kind, data }) => {
+                    Some(FrameEvent::Message { kind, data }) => {
                         let message = expected.next().expect("no more than was sent");
                         prop_assert_eq!(kind, message.kind);
                         prop_assert!(data == &message.data[..]);
                     }
-                    Some(Event::Ping(data)) => {
+                    Some(FrameEvent::Ping(data)) => {
                         prop_assert_eq!(data.len(), 1);
                         pings += 1;
                     }
@@ -151,7 +151,7 @@ proptest! {
 /// 16 MiB announced, little sent: what is held follows what was sent.
 #[test]
 fn memory_follows_what_came() {
-    let limits = Limits {
+    let limits = MessageLimits {
         message_bytes_max: 16 << 20,
         ..LIMITS
     };
@@ -211,7 +211,7 @@ fn large_fragmented_messages_are_linear() {
             frame[0] = u8::from(index == 0) | if index + 1 == size / part { 0x80 } else { 0 };
             wire.extend_from_slice(&frame);
         }
-        let limits = Limits {
+        let limits = MessageLimits {
             message_bytes_max: size,
             fragments_max: (size / part) as u32,
             inflate_ratio_max: 0,
@@ -221,7 +221,7 @@ fn large_fragmented_messages_are_linear() {
         let mut messages = 0;
         for piece in wire.chunks_mut(16 * 1024) {
             // 16 MiB in 16 KiB reads: copied whole for each, they would be 8 GiB, and this test would not end.
-            if let (_, Some(Event::Message { data, .. })) =
+            if let (_, Some(FrameEvent::Message { data, .. })) =
                 decoder.decode(piece, &mut codecs, &limits).unwrap()
             {
                 assert_eq!(data.len(), size);

@@ -1,18 +1,18 @@
 //! The examples that RFC 6455 section 5.7 and RFC 7692 section 7.2.3 print, byte for byte.
 
 use veche_proto::websocket::{
-    Codecs, Decoder, Encoder, Event, Limits, MessageKind, Opcode, Role, deflate, encode_control,
-    encode_message,
+    Codecs, Decoder, Encoder, FrameEvent, MessageKind, MessageLimits, Opcode, Role, deflate,
+    encode_control, encode_message,
 };
 
-const LIMITS: Limits = Limits {
+const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 1 << 20,
     fragments_max: 16,
     inflate_ratio_max: 0,
 };
 
 fn message(role: Role, offer: Option<&str>, wire: &[u8]) -> (MessageKind, Vec<u8>) {
-    let policy = deflate::Policy {
+    let policy = deflate::DeflatePolicy {
         takeover: true,
         ..Default::default()
     };
@@ -21,7 +21,7 @@ fn message(role: Role, offer: Option<&str>, wire: &[u8]) -> (MessageKind, Vec<u8
     let mut codecs = Codecs::new();
     let mut wire = wire.to_vec();
     match decoder.decode(&mut wire, &mut codecs, &LIMITS).unwrap() {
-        (_, Some(Event::Message { kind, data })) => (kind, data.to_vec()),
+        (_, Some(FrameEvent::Message { kind, data })) => (kind, data.to_vec()),
         other => panic!("{other:?}"),
     }
 }
@@ -69,7 +69,7 @@ fn ping_and_pong() {
     let mut decoder = Decoder::new(Role::Server, None);
     let mut codecs = Codecs::new();
     let decoded = decoder.decode(&mut pong, &mut codecs, &LIMITS);
-    assert_eq!(decoded, Ok((11, Some(Event::Pong(b"Hello")))));
+    assert_eq!(decoded, Ok((11, Some(FrameEvent::Pong(b"Hello")))));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn compressed_in_one_block_and_fragmented() {
 fn compressed_sharing_a_window() {
     let agreed = deflate::negotiate(
         ["permessage-deflate"].into_iter(),
-        &deflate::Policy {
+        &deflate::DeflatePolicy {
             takeover: true,
             ..Default::default()
         },
@@ -120,7 +120,7 @@ fn compressed_sharing_a_window() {
         let event = decoder.decode(&mut input, &mut codecs, &LIMITS).unwrap().1;
         assert_eq!(
             event,
-            Some(Event::Message {
+            Some(FrameEvent::Message {
                 kind: MessageKind::Text,
                 data: &mut b"Hello".to_vec()
             })

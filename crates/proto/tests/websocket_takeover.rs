@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 use proptest::prelude::*;
-use veche_proto::websocket::deflate::{Agreed, KEPT_WINDOW_BITS_MAX, Policy, negotiate};
+use veche_proto::websocket::deflate::{
+    DeflateParams, DeflatePolicy, KEPT_WINDOW_BITS_MAX, negotiate,
+};
 use veche_proto::websocket::{
-    Codecs, ContextBudget, Decoder, Encoder, Error, Event, Limits, MessageKind, Opcode, Part, Role,
-    encode_control, encode_message,
+    Codecs, Decoder, DeflateBudget, Encoder, FragmentFlags, FrameEvent, MessageKind, MessageLimits,
+    Opcode, ProtocolError, Role, encode_control, encode_message,
 };
 
-const LIMITS: Limits = Limits {
+const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 1 << 20,
     fragments_max: 1000,
     inflate_ratio_max: 0,
@@ -22,16 +24,16 @@ const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 /// Beside its window a context has its place, its share of the budget and a flag.
 const CONTEXT_BYTES: usize = 64;
 
-fn agreed(offer: &str, takeover: bool) -> Agreed {
-    let policy = Policy {
+fn agreed(offer: &str, takeover: bool) -> DeflateParams {
+    let policy = DeflatePolicy {
         takeover,
-        ..Policy::default()
+        ..DeflatePolicy::default()
     };
     let offer = format!("permessage-deflate; client_max_window_bits{offer}");
     negotiate([offer.as_str()].into_iter(), &policy).expect("a valid offer")
 }
 
-fn windows(server: u8, client: u8) -> Agreed {
+fn windows(server: u8, client: u8) -> DeflateParams {
     agreed(&format!("={client}; server_max_window_bits={server}"), true)
 }
 
@@ -178,7 +180,7 @@ fn in_parts(
 ) -> Vec<Vec<u8>> {
     let chunks = data.chunks(bytes_max).enumerate();
     let frames = chunks.map(|(place, chunk)| {
-        let part = Part {
+        let part = FragmentFlags {
             is_first: place == 0,
             is_last: (place + 1) * bytes_max >= data.len(),
         };
@@ -228,7 +230,7 @@ proptest! {
                 prop_assert!(encoder.heap_bytes() <= window_bytes + CONTEXT_BYTES);
             }
             if random.u8(..10) == 0 {
-                encoder.rest();
+                encoder.release_idle_context();
             }
         }
     }
@@ -276,7 +278,7 @@ proptest! {
                 let (mut piece, behind) = rest.split_at_mut(count);
                 while !piece.is_empty() {
                     let (taken, event) = decoder.decode(piece, &mut codecs, &LIMITS).unwrap();
-                    if let Some(Event::Message { data, .. }) = event {
+                    if let Some(FrameEvent::Message { data, .. }) = event {
                         heard = Some(data.to_vec());
                     }
                     piece = &mut piece[taken..];
@@ -343,11 +345,11 @@ fn parts_make_the_message() {
             while !rest.is_empty() {
                 let (taken, event) = decoder.decode(rest, &mut receiving, &LIMITS).unwrap();
                 match event {
-                    Some(Event::Message { data: heard, .. }) => {
+                    Some(FrameEvent::Message { data: heard, .. }) => {
                         assert!(*heard == data);
                         messages += 1;
                     }
-                    Some(Event::Ping(_)) => pings += 1,
+                    Some(FrameEvent::Ping(_)) => pings += 1,
                     other => panic!("{other:?}"),
                 }
                 rest = &mut rest[taken..];
@@ -368,7 +370,7 @@ fn a_final_block_does_not_end_the_context() {
     let mut hear = |payload: &[u8]| {
         let mut frame = whole_frame(payload, None);
         match decoder.decode(&mut frame, &mut codecs, &LIMITS) {
-            Ok((_, Some(Event::Message { data, .. }))) => data.to_vec(),
+            Ok((_, Some(FrameEvent::Message { data, .. }))) => data.to_vec(),
             other => panic!("{other:?}"),
         }
     };
@@ -402,7 +404,7 @@ fn one_direction_may_keep_no_context() {
                 encoder.encode(&mut frame, MessageKind::Text, text, &mut sending, mask);
                 sizes.push(frame.len());
                 match decoder.decode(&mut frame, &mut receiving, &LIMITS) {
-                    Ok((_, Some(Event::Message { data, .. }))) => assert_eq!(data, text),
+                    Ok((_, Some(FrameEvent::Message { data, .. }))) => assert_eq!(data, text),
                     other => panic!("{other:?}"),
                 }
             }
@@ -420,7 +422,7 @@ fn one_direction_may_keep_no_context() {
 /// The client's window is taken before it is agreed on, ours as it grows; both come back.
 #[test]
 fn contexts_stay_within_their_budget() {
-    let budget = Arc::new(ContextBudget::new(10_000));
+    let budget = Arc::new(DeflateBudget::new(10_000));
     let receiving = Codecs::with_budget(Arc::clone(&budget));
     let mut sending = Codecs::with_budget(Arc::clone(&budget));
     let agreed = windows(15, 12);
@@ -480,7 +482,7 @@ fn contexts_stay_within_their_budget() {
 /// What the last interval did not need is given back, and the peer does not notice.
 #[test]
 fn a_context_that_rests_is_given_back() {
-    let budget = Arc::new(ContextBudget::default());
+    let budget = Arc::new(DeflateBudget::default());
     let mut codecs = Codecs::with_budget(Arc::clone(&budget));
     let mut encoder = Encoder::new(Role::Server, Some(windows(15, 15)));
     let mut receiver = Receiver::new(15);
@@ -493,11 +495,11 @@ fn a_context_that_rests_is_given_back() {
     };
     let first = say(&mut encoder);
     assert!(say(&mut encoder) < first);
-    encoder.rest();
+    encoder.release_idle_context();
     assert!(say(&mut encoder) < first);
-    encoder.rest();
+    encoder.release_idle_context();
     assert!(encoder.heap_bytes() > 0);
-    encoder.rest();
+    encoder.release_idle_context();
     assert_eq!((encoder.heap_bytes(), budget.bytes()), (0, 0));
     assert_eq!(say(&mut encoder), first);
     assert!(say(&mut encoder) < first);
@@ -511,7 +513,7 @@ fn work_is_counted() {
     let mut work_of = |payload: &[u8]| {
         let mut frame = whole_frame(payload, None);
         let mut decoder = Decoder::new(Role::Client, Some(agreed));
-        let limits = Limits {
+        let limits = MessageLimits {
             message_bytes_max: 65_000,
             ..LIMITS
         };
@@ -522,7 +524,7 @@ fn work_is_counted() {
     let (final_blocks, _) = work_of(&[3, 0].repeat(8));
     assert!(final_blocks > 4 * empty, "{final_blocks} {empty}");
     let (refused, error) = work_of(&[3, 0].repeat(250));
-    assert_eq!(error, Some(Error::TooManyFinalBlocks));
+    assert_eq!(error, Some(ProtocolError::TooManyFinalBlocks));
     assert!(refused >= final_blocks);
     let zeros = |length: usize| Sender::new(9, 15).write(&vec![0; length], false);
     assert!(zeros(65_000).len() < 90);
@@ -530,7 +532,7 @@ fn work_is_counted() {
     assert_eq!(error, None);
     assert!((65_000..80_000).contains(&inflated), "{inflated}");
     let (too_far, error) = work_of(&zeros(65_001));
-    assert_eq!(error, Some(Error::MessageTooBig));
+    assert_eq!(error, Some(ProtocolError::MessageTooBig));
     assert!((65_000..80_000).contains(&too_far), "{too_far}");
     // Plain messages cost nothing here.
     let mut plain = Vec::new();
@@ -569,7 +571,7 @@ fn a_peer_may_not_refer_beyond_what_was_agreed() {
         let mut frame = whole_frame(&sender.write(message, false), None);
         verdicts.push(decoder.decode(&mut frame, &mut codecs, &LIMITS).err());
     }
-    assert_eq!(verdicts, [None, None, Some(Error::CorruptDeflate)]);
+    assert_eq!(verdicts, [None, None, Some(ProtocolError::CorruptDeflate)]);
     assert_eq!(decoder.heap_bytes(), 0);
 }
 

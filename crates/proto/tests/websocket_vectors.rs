@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use veche_proto::websocket::{
-    Codecs, Decoder, Encoder, Error, Event, Limits, MessageKind, Role, deflate,
+    Codecs, Decoder, Encoder, FrameEvent, MessageKind, MessageLimits, ProtocolError, Role, deflate,
 };
 
 #[derive(Debug, PartialEq, Eq, Clone)]
@@ -16,8 +16,8 @@ enum Said {
 
 struct Row {
     role: Role,
-    agreed: Option<deflate::Agreed>,
-    limits: Limits,
+    agreed: Option<deflate::DeflateParams>,
+    limits: MessageLimits,
     wire: Vec<u8>,
     events: Vec<Said>,
     error: Option<u16>,
@@ -29,7 +29,7 @@ struct Row {
 struct Outcome {
     said: Vec<Said>,
     /// The error, and how many bytes had been given by then.
-    error: Option<(Error, usize)>,
+    error: Option<(ProtocolError, usize)>,
     midway: bool,
 }
 
@@ -110,12 +110,12 @@ fn decode(row: &Row, codecs: &mut Codecs, mut next: impl FnMut(usize) -> usize) 
                 }
             };
             match event {
-                Some(Event::Message { kind, data }) => {
+                Some(FrameEvent::Message { kind, data }) => {
                     said.push(Said::Message(kind, data.to_vec()));
                 }
-                Some(Event::Ping(data)) => said.push(Said::Ping(data.to_vec())),
-                Some(Event::Pong(data)) => said.push(Said::Pong(data.to_vec())),
-                Some(Event::Close { code, reason }) => {
+                Some(FrameEvent::Ping(data)) => said.push(Said::Ping(data.to_vec())),
+                Some(FrameEvent::Pong(data)) => said.push(Said::Pong(data.to_vec())),
+                Some(FrameEvent::Close { code, reason }) => {
                     said.push(Said::Close(code, reason.to_owned()));
                 }
                 None => assert_eq!(taken, left, "without an event all is taken"),
@@ -131,7 +131,7 @@ fn decode(row: &Row, codecs: &mut Codecs, mut next: impl FnMut(usize) -> usize) 
 }
 
 fn read(row: &Value) -> Row {
-    let policy = deflate::Policy {
+    let policy = deflate::DeflatePolicy {
         takeover: true,
         ..Default::default()
     };
@@ -145,7 +145,7 @@ fn read(row: &Value) -> Row {
         agreed: row["deflate"]
             .as_str()
             .map(|offer| deflate::negotiate([offer].into_iter(), &policy).unwrap()),
-        limits: Limits {
+        limits: MessageLimits {
             message_bytes_max: number("message_bytes_max").unwrap_or(1 << 20),
             fragments_max: number("fragments_max").unwrap_or(1000) as u32,
             inflate_ratio_max: 0,

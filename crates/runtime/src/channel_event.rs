@@ -2,7 +2,7 @@
 
 /// An event of a channel or a user, for an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChannelEvent<'a> {
+pub struct ChannelEventView<'a> {
     /// The name of the event, such as `occupied`.
     pub kind: &'static str,
     /// The channel; `None` for an event of a user.

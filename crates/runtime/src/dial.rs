@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use veche_calls::Trust;
+use veche_calls::CertificateTrust;
 
 /// Where to, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Dial {
     /// Path and query, graphic ASCII.
     pub target: String,
     /// Whom to believe, where TLS is asked for.
-    pub tls: Option<Trust>,
+    pub tls: Option<CertificateTrust>,
     /// Subprotocols as the header has them, or empty.
     pub protocols: String,
     /// Further headers; nothing in them ends a line.

@@ -4,7 +4,7 @@
 //! answers those that have a [`Token`].
 
 use veche_calls::Call;
-use veche_calls::channel::Inquiry;
+use veche_calls::channel::ChannelRequest;
 use veche_types::{ConnectionId, MessageKind, Since};
 
 use crate::dial::Dial;
@@ -29,12 +29,12 @@ pub enum Level {
 
 /// A part of [`Effects::bytes`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Span {
+pub struct ByteSpan {
     from: u32,
     to: u32,
 }
 
-impl Span {
+impl ByteSpan {
     /// That part.
     #[must_use]
     pub fn of(self, bytes: &[u8]) -> &[u8] {
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Credential {
 
 /// The place at which a connection joins a channel is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WantedPlace {
+pub struct PositionRequest {
     /// Up to where its client knows the channel: it gets what it has missed.
     pub since: Option<Since>,
 }
@@ -69,7 +69,7 @@ pub enum Effect {
         /// Text or binary.
         kind: MessageKind,
         /// The message.
-        data: Span,
+        data: ByteSpan,
     },
     /// The closing handshake of a connection.
     Close {
@@ -88,7 +88,7 @@ pub enum Effect {
         /// The channel's name, not checked.
         channel: String,
         /// Where it joins the channel is to be said.
-        place: Option<WantedPlace>,
+        place: Option<PositionRequest>,
         /// Whom to answer.
         token: Token,
     },
@@ -118,7 +118,7 @@ pub enum Effect {
         /// It is text, and one value of JSON.
         is_json: bool,
         /// The publication.
-        data: Span,
+        data: ByteSpan,
     },
     /// The answer to an HTTP request.
     Respond {
@@ -129,7 +129,7 @@ pub enum Effect {
         /// Names as they were written, and values.
         headers: Vec<(String, String)>,
         /// The body.
-        body: Span,
+        body: ByteSpan,
     },
     /// The same with a file.
     RespondFile {
@@ -156,7 +156,7 @@ pub enum Effect {
         /// Whose.
         to: ConnectionId,
         /// Never empty.
-        data: Span,
+        data: ByteSpan,
         /// Whom to answer once there is room for more.
         token: Option<Token>,
     },
@@ -183,7 +183,7 @@ pub enum Effect {
         /// Text or binary.
         kind: MessageKind,
         /// The message.
-        data: Span,
+        data: ByteSpan,
     },
     /// The closing handshake of a connection that is another worker's.
     CloseFar {
@@ -210,7 +210,7 @@ pub enum Effect {
         /// The channel's name, not checked; `#user` is a user's personal one.
         channel: String,
         /// What.
-        inquiry: Inquiry,
+        inquiry: ChannelRequest,
         /// Whom to answer.
         token: Token,
     },
@@ -220,7 +220,7 @@ pub enum Effect {
         /// The method's name, not checked.
         method: String,
         /// One JSON object; empty for none.
-        body: Span,
+        body: ByteSpan,
         /// Whom to answer.
         token: Token,
     },
@@ -272,13 +272,13 @@ pub enum Effect {
         /// One line, or several with a traceback.
         text: String,
         /// For whom the script ran, if for a client.
-        about: Option<Box<About>>,
+        about: Option<Box<LogContext>>,
     },
 }
 
 /// For whom a script runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct About {
+pub struct LogContext {
     /// The connection's id, as scripts know it.
     pub connection: String,
     /// Who it is, if that is known.
@@ -337,11 +337,11 @@ const KEPT_BYTES: usize = 256 << 10;
 impl Effects {
     /// The bytes of an effect of this list.
     #[must_use]
-    pub fn bytes(&self, span: Span) -> &[u8] {
+    pub fn bytes(&self, span: ByteSpan) -> &[u8] {
         span.of(&self.bytes)
     }
 
-    /// Takes the effects out, in order, with the bytes that their [spans](Span::of) are parts of.
+    /// Takes the effects out, in order, with the bytes that their [spans](ByteSpan::of) are parts of.
     pub fn drain(&mut self) -> (impl Iterator<Item = Effect>, &[u8]) {
         (self.list.drain(..), &self.bytes)
     }
@@ -364,25 +364,26 @@ impl Effects {
 
     /// Keeps bytes for an effect; `None` if there are too many already.
     #[must_use]
-    pub fn keep(&mut self, data: &[u8]) -> Option<Span> {
+    pub fn store(&mut self, data: &[u8]) -> Option<ByteSpan> {
         if self.bytes.len() + data.len() > BYTES_MAX || self.list.len() >= COUNT_MAX {
             return None;
         }
         let from = u32::try_from(self.bytes.len()).ok()?;
         let to = u32::try_from(self.bytes.len() + data.len()).ok()?;
         self.bytes.extend_from_slice(data);
-        Some(Span { from, to })
+        Some(ByteSpan { from, to })
     }
 
     /// Whether they should be carried out soon.
     #[must_use]
-    pub fn is_much(&self) -> bool {
+    pub fn is_large(&self) -> bool {
         self.bytes.len() + self.text_bytes > MUCH_BYTES || self.list.len() > MUCH_BYTES / 64
     }
 
     /// Keeps a line for the log; drops it where the run has logged too much.
-    pub fn log(&mut self, level: Level, text: String, about: Option<Box<About>>) {
-        let bytes = |about: &About| about.path.len() + about.user.as_ref().map_or(0, String::len);
+    pub fn log(&mut self, level: Level, text: String, about: Option<Box<LogContext>>) {
+        let bytes =
+            |about: &LogContext| about.path.len() + about.user.as_ref().map_or(0, String::len);
         let bytes = text.len() + about.as_deref().map_or(0, bytes);
         if self.text_bytes + bytes > LOG_BYTES_MAX || self.list.len() >= COUNT_MAX {
             // A script that writes so much in one run gets no more of it into the log.

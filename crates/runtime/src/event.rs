@@ -2,8 +2,8 @@
 
 use veche_types::{ConnectionId, MessageKind};
 
-use crate::channel_event::ChannelEvent;
-use crate::hooks::HookRequest;
+use crate::channel_event::ChannelEventView;
+use crate::hooks::AppHookRequest;
 use crate::request::Request;
 
 /// Something that an application has to know, or to answer.
@@ -69,7 +69,7 @@ pub enum Event<'a> {
         /// Of the request; no other has it.
         number: u64,
         /// What the client asks for.
-        request: &'a HookRequest<'a>,
+        request: &'a AppHookRequest<'a>,
     },
     /// The answer to that is not waited for any more.
     HookGone {
@@ -79,7 +79,7 @@ pub enum Event<'a> {
     /// Something has happened to channels and users.
     Channels {
         /// The events, in order.
-        events: &'a [ChannelEvent<'a>],
+        events: &'a [ChannelEventView<'a>],
         /// How many were lost before them for lack of room.
         lost: u64,
     },

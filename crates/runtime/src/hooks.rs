@@ -67,7 +67,7 @@ pub enum Data<'a> {
 
 /// The client that a request is about, borrowed.
 #[derive(Clone, Copy, Debug)]
-pub struct HookCaller<'a> {
+pub struct AppHookCaller<'a> {
     /// The connection's id.
     pub id: &'a str,
     /// The user; empty for an anonymous client.
@@ -90,11 +90,11 @@ pub struct HookCaller<'a> {
 
 /// A request for a decision, borrowed.
 #[derive(Clone, Copy, Debug)]
-pub struct HookRequest<'a> {
+pub struct AppHookRequest<'a> {
     /// The kind of the request.
     pub hook: Hook,
     /// The client that it is about.
-    pub caller: HookCaller<'a>,
+    pub caller: AppHookCaller<'a>,
     /// The channel, the method, or the reason of a disconnect; otherwise empty.
     pub subject: &'a str,
     /// The close code of a disconnect.

@@ -17,25 +17,25 @@ mod effects;
 mod event;
 pub mod hooks;
 mod progress;
-mod refused;
+mod publish_gate;
 mod request;
 mod response;
 mod runtime;
 pub mod wire;
 
 pub use attributes::{ATTRIBUTE_BYTES_MAX, Attribute, AttributeError, Attributes};
-pub use channel_event::ChannelEvent;
+pub use channel_event::ChannelEventView;
 pub use dial::Dial;
 pub use effects::{
-    About, Credential, Effect, Effects, HandshakeReply, Level, MESSAGE_BYTES_MAX, Span, Token,
-    WantedPlace,
+    ByteSpan, Credential, Effect, Effects, HandshakeReply, Level, LogContext, MESSAGE_BYTES_MAX,
+    PositionRequest, Token,
 };
 pub use event::{Event, EventKind};
-pub use progress::{Answer, Progress, Slow};
-pub use refused::Refused;
+pub use progress::{HandlerProgress, SlowHandler, WaitResult};
+pub use publish_gate::PublishGate;
 pub use request::Request;
 pub use response::is_file_path;
-pub use runtime::{Host, Replacement, Runtime, Service};
+pub use runtime::{Host, Replacement, Runtime, ServiceState};
 
 /// The message of a call whose connection is gone.
 pub const CLOSED: &str = "the connection is closed";

@@ -2,7 +2,7 @@
 
 /// How far a handler got at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum HandlerProgress {
     /// The handler has returned or failed.
     Done,
     /// It waits; [`Effect::Ready`](crate::Effect::Ready) says when its connection may go on.
@@ -11,7 +11,7 @@ pub enum Progress {
 
 /// What a wait returns to the script.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub enum WaitResult {
     /// Success without a value; `true` in Lua.
     Done,
     /// A numeric result, such as a count.
@@ -24,7 +24,7 @@ pub enum Answer {
 
 /// A handler that ran for long without waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slow {
+pub struct SlowHandler {
     /// Its name, or what it belongs to.
     pub handler: &'static str,
     /// How long about, in milliseconds.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 /// A part of the text.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct TextRange {
     from: u32,
     to: u32,
 }
@@ -13,12 +13,12 @@ struct Part {
 #[derive(Debug)]
 pub struct Request {
     text: String,
-    method: Part,
-    path: Part,
-    query: Part,
-    user: Option<Part>,
-    headers: Vec<(Part, Part)>,
-    params: Vec<(Part, Part)>,
+    method: TextRange,
+    path: TextRange,
+    query: TextRange,
+    user: Option<TextRange>,
+    headers: Vec<(TextRange, TextRange)>,
+    params: Vec<(TextRange, TextRange)>,
     /// Where the client is.
     pub remote: IpAddr,
     /// Empty for a WebSocket.
@@ -29,7 +29,7 @@ impl Request {
     /// `query` without its `?`, still encoded.
     #[must_use]
     pub fn new(method: &str, path: &str, query: &str, remote: IpAddr) -> Self {
-        let nothing = Part { from: 0, to: 0 };
+        let nothing = TextRange { from: 0, to: 0 };
         let mut request = Self {
             text: String::with_capacity(256),
             method: nothing,
@@ -41,40 +41,40 @@ impl Request {
             remote,
             body: Vec::new(),
         };
-        request.method = request.keep(method);
-        request.path = request.keep(path);
-        request.query = request.keep(query);
+        request.method = request.append(method);
+        request.path = request.append(path);
+        request.query = request.append(query);
         request
     }
 
-    fn keep(&mut self, text: &str) -> Part {
+    fn append(&mut self, text: &str) -> TextRange {
         let from = self.text.len() as u32;
         self.text.push_str(text);
         let to = self.text.len() as u32;
-        Part { from, to }
+        TextRange { from, to }
     }
 
-    fn at(&self, part: Part) -> &str {
+    fn at(&self, part: TextRange) -> &str {
         &self.text[part.from as usize..part.to as usize]
     }
 
     /// A header; names in lower case.
     pub fn header(&mut self, name: &str, value: &str) {
-        let name_part = self.keep(name);
+        let name_part = self.append(name);
         self.text[name_part.from as usize..].make_ascii_lowercase();
-        let value = self.keep(value);
+        let value = self.append(value);
         self.headers.push((name_part, value));
     }
 
     /// A parameter of the route: `/room/:id` has `id`.
     pub fn param(&mut self, name: &str, value: &str) {
-        let pair = (self.keep(name), self.keep(value));
+        let pair = (self.append(name), self.append(value));
         self.params.push(pair);
     }
 
     /// Who the route's identity says it is.
     pub fn set_user(&mut self, user: &str) {
-        self.user = Some(self.keep(user));
+        self.user = Some(self.append(user));
     }
 
     /// Returns the method.

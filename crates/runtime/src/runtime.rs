@@ -4,14 +4,14 @@ use std::fmt::Display;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use veche_calls::Outcome;
+use veche_calls::CallOutcome;
 use veche_types::{ConnectionId, Now};
 
 use crate::effects::{Effects, Token};
 use crate::event::{Event, EventKind};
-use crate::hooks::{Hook, HookRequest};
-use crate::progress::{Answer, Progress, Slow};
-use crate::refused::Refused;
+use crate::hooks::{AppHookRequest, Hook};
+use crate::progress::{HandlerProgress, SlowHandler, WaitResult};
+use crate::publish_gate::PublishGate;
 
 /// What a worker offers the applications that it runs.
 #[derive(Clone, Default)]
@@ -21,12 +21,12 @@ pub struct Host {
     /// Says whether the process is short of memory: handlers may not take more of it then.
     pub is_short: Option<Rc<dyn Fn() -> bool>>,
     /// Channels to which nothing can be published at the moment.
-    pub refused: Rc<Refused>,
+    pub refused: Rc<PublishGate>,
 }
 
 /// How far a service is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Service {
+pub enum ServiceState {
     /// It has not begun.
     Idle,
     /// It works, or has left work behind.
@@ -44,7 +44,7 @@ pub struct Replacement<'a, 'h> {
     /// Handlers that are under way end in the older code, until this monotonic time in milliseconds.
     pub until_ms: u64,
     /// Requests of hooks that are not answered, by number: those that the older code has not begun go to the newer one.
-    pub hooks: &'a mut dyn Iterator<Item = (u64, HookRequest<'h>)>,
+    pub hooks: &'a mut dyn Iterator<Item = (u64, AppHookRequest<'h>)>,
     /// The time of the turn.
     pub now: Now,
 }
@@ -53,10 +53,10 @@ pub struct Replacement<'a, 'h> {
 ///
 /// The worker hands over [events](Event), gives a [turn](Runtime::turn) its time, and after each call takes the
 /// [effects](Effects) and carries them out in order; nothing is called back from there. What an effect with a [`Token`] has
-/// led to comes back by [`answer`](Runtime::answer) or [`replied`](Runtime::replied), at most once.
+/// led to comes back by [`answer`](Runtime::answer) or [`handle_outcome`](Runtime::replied), at most once.
 ///
 /// Each handshake, request and hook is answered by exactly one effect, also where its handler fails, and at the latest by
-/// [`finish`](Runtime::finish). A handler that fails leaves a line for the log, and
+/// [`fail_waiting`](Runtime::finish). A handler that fails leaves a line for the log, and
 /// [`Effect::Failed`](crate::Effect::Failed) where it was a connection's.
 pub trait Runtime: Sized {
     /// The application as all workers share it: read and checked.
@@ -96,13 +96,13 @@ pub trait Runtime: Sized {
     fn decides_on(&self, hook: Hook) -> bool;
 
     /// Hands an event over.
-    fn handle_event(&mut self, event: Event<'_>, now: Now) -> Progress;
+    fn handle_event(&mut self, event: Event<'_>, now: Now) -> HandlerProgress;
 
     /// What was waited for with a token is done or has failed.
-    fn answer(&mut self, token: Token, answer: &Answer, now: Now);
+    fn answer(&mut self, token: Token, answer: &WaitResult, now: Now);
 
     /// What was asked with a token has an outcome.
-    fn replied(&mut self, token: Token, outcome: Outcome, now: Now);
+    fn handle_outcome(&mut self, token: Token, outcome: CallOutcome, now: Now);
 
     /// A connection that was dialed with a token is open; `false` where it is not wanted any more.
     fn client_opened(
@@ -117,7 +117,7 @@ pub trait Runtime: Sized {
     fn client_failed(&mut self, token: Token, why: &str, now: Now);
 
     /// More waits to be sent to a connection than should, until [`Event::Drain`].
-    fn full(&mut self, id: ConnectionId);
+    fn mark_full(&mut self, id: ConnectionId);
 
     /// Continues what has become due.
     fn turn(&mut self, now: Now);
@@ -132,13 +132,13 @@ pub trait Runtime: Sized {
     fn take_effects(&mut self, empty: &mut Effects);
 
     /// Takes the handler that ran for longest since the last call, if one ran for long.
-    fn take_slow(&mut self) -> Option<Slow>;
+    fn take_slow(&mut self) -> Option<SlowHandler>;
 
     /// Returns whether messages can be sent to a connection.
     fn is_open(&self, id: ConnectionId) -> bool;
 
     /// Notes that a connection is being closed by another side than the application; returns whether it was open.
-    fn closing(&mut self, id: ConnectionId) -> bool;
+    fn mark_closing(&mut self, id: ConnectionId) -> bool;
 
     /// Returns the connections of clients that are open.
     fn connections(&self) -> Vec<ConnectionId>;
@@ -150,22 +150,22 @@ pub trait Runtime: Sized {
     fn is_starting(&self) -> bool;
 
     /// Returns how far a service is.
-    fn service(&self) -> Service;
+    fn service_state(&self) -> ServiceState;
 
     /// Returns whether the handler of [`Event::Stop`] has not ended.
     fn is_stopping(&self) -> bool;
 
     /// Returns whether nothing is under way in the newest code.
-    fn is_at_rest(&self) -> bool;
+    fn is_idle(&self) -> bool;
 
     /// Returns whether no client is known, not even one whose last handler is under way.
-    fn is_deserted(&self) -> bool;
+    fn has_no_clients(&self) -> bool;
 
     /// Returns whether older code has not ended.
     fn has_older(&self) -> bool;
 
     /// Returns whether nothing is under way in older code.
-    fn is_older_at_rest(&self) -> bool;
+    fn is_older_idle(&self) -> bool;
 
     /// Ends older code that has nothing under way any more or whose time is over; returns for each that was late how many
     /// handlers were under way.
@@ -187,7 +187,7 @@ pub trait Runtime: Sized {
     fn all_memory_bytes(&self) -> usize;
 
     /// Fails everything that waits, so that no caller is left without an answer.
-    fn finish(&mut self);
+    fn fail_waiting(&mut self);
 
     /// The same, and handlers that are under way do not go on.
     fn abort(&mut self);

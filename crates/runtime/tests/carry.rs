@@ -3,13 +3,14 @@
 mod support;
 
 use support::vector;
-use veche_calls::{Fault, FaultKind, Place, Reply, channel::ChannelReply};
+use veche_calls::{CallError, CallErrorKind, Reply, WorkerConnection, channel::ChannelReply};
 use veche_runtime::hooks::{Blob, Grant, HookResponse, ServerSubscription};
 use veche_runtime::wire::{
-    Carrier, Decoder, Desk, Frame, FromWorker, Known, Limits, Origin, ResultHead, encode,
+    CallBridge, Decoder, EffectBuilder, EventConnection, EventOrigin, Frame, FromWorker, Limits,
+    ResultHead, encode,
 };
 use veche_runtime::{
-    Answer, Attribute, Attributes, Effect, Effects, HandshakeReply, Level, Request, Token,
+    Attribute, Attributes, Effect, Effects, HandshakeReply, Level, Request, Token, WaitResult,
 };
 use veche_types::ConnectionId;
 
@@ -25,19 +26,19 @@ struct Own {
     attributes: Vec<String>,
 }
 
-impl Desk for Own {
+impl CallBridge for Own {
     fn token(&mut self) -> Token {
         self.tokens += 1;
         Token(self.tokens)
     }
 
-    fn set_attribute(&mut self, of: Place, name: &str, value: Option<Attribute>) {
+    fn set_attribute(&mut self, of: WorkerConnection, name: &str, value: Option<Attribute>) {
         self.attributes.push(format!("{of} {name} {value:?}"));
     }
 }
 
 /// What a vector leads to, on worker 0.
-fn carried(file: &str, name: &str, origin: Origin) -> (Vec<String>, Own) {
+fn carried(file: &str, name: &str, origin: EventOrigin) -> (Vec<String>, Own) {
     let vector = vector(file, name);
     let wire = vector.wire();
     let mut decoder = Decoder::new(Limits::default());
@@ -45,13 +46,13 @@ fn carried(file: &str, name: &str, origin: Origin) -> (Vec<String>, Own) {
     let frame: Frame<'_> = decoder.decode(&mut input).expect("a frame").expect("whole");
     let read = FromWorker::read(frame, |id| vector.in_hand(id)).expect("a frame of a worker");
     let (mut own, mut effects) = (Own::default(), Effects::default());
-    let carrier = Carrier { worker: 0, origin };
+    let carrier = EffectBuilder { worker: 0, origin };
     match read {
         FromWorker::Handled(handled) => carrier
-            .handled(handled, &mut own, &mut effects)
+            .add_effects(handled, &mut own, &mut effects)
             .expect("there is room"),
         FromWorker::Call(call) => {
-            let is_effect = carrier.call(call, Token(77), &mut effects);
+            let is_effect = carrier.add_call(call, Token(77), &mut effects);
             assert_eq!(is_effect, Ok(!effects.is_empty()), "{name}");
         }
         other => panic!("{name}: {other:?}"),
@@ -62,7 +63,8 @@ fn carried(file: &str, name: &str, origin: Origin) -> (Vec<String>, Own) {
 }
 
 fn told(effect: &Effect, bytes: &[u8]) -> String {
-    let text = |span: &veche_runtime::Span| String::from_utf8_lossy(span.of(bytes)).into_owned();
+    let text =
+        |span: &veche_runtime::ByteSpan| String::from_utf8_lossy(span.of(bytes)).into_owned();
     match effect {
         Effect::Send { to, kind, data } => format!(
             "send {}.{} {kind:?} {}",
@@ -150,12 +152,12 @@ fn told(effect: &Effect, bytes: &[u8]) -> String {
 #[test]
 fn answers_lead_to_effects_of_the_contract() {
     let (message, request, open) = (
-        Origin::Connection(ANN),
-        Origin::Request(ANN),
-        Origin::Handshake(ANN),
+        EventOrigin::Connection(ANN),
+        EventOrigin::Request(ANN),
+        EventOrigin::Handshake(ANN),
     );
     let plain = r#"[("Content-Type", "text/plain; charset=utf-8")]"#;
-    let table: &[(&str, Origin, &[&str])] = &[
+    let table: &[(&str, EventOrigin, &[&str])] = &[
         ("nothing to do", message, &["ready 3"]),
         ("an echo", message, &["send 3.1 Text hello", "ready 3"]),
         (
@@ -246,24 +248,24 @@ fn answers_lead_to_effects_of_the_contract() {
         ("a response that breaks off", request, &["end 3 false"]),
         (
             "effects of no event",
-            Origin::Worker,
+            EventOrigin::Worker,
             &["publish #ann Text false reminder"],
         ),
         (
             "client_message, heard",
-            Origin::Hook(9),
+            EventOrigin::Hook(9),
             &[
                 "hook 9 Granted(Grant { user: \"\", expires_at_s: None, is_expired: false, info: None, data: None, channels: [], meta: None, skips_history: false })",
             ],
         ),
         (
             "rpc, an error",
-            Origin::Hook(9),
+            EventOrigin::Hook(9),
             &["hook 9 Error { code: 404, message: \"no such method\", is_temporary: false }"],
         ),
         (
             "subscribe, disconnect",
-            Origin::Hook(9),
+            EventOrigin::Hook(9),
             &["hook 9 Disconnect { code: 4500, reason: \"not you\" }"],
         ),
     ];
@@ -281,13 +283,13 @@ fn answers_lead_to_effects_of_the_contract() {
     assert_eq!(failed(open), Some(expected));
     let expected = format!("respond 3 500 {plain} internal error\n");
     assert_eq!(failed(request), Some(expected));
-    let hook = carried("answers", "disconnect, heard", Origin::Hook(3)).0;
+    let hook = carried("answers", "disconnect, heard", EventOrigin::Hook(3)).0;
     assert_eq!(hook[0], "publish room:1 Text false ann is gone");
 }
 
 #[test]
 fn attributes_are_kept_by_the_runtime() {
-    let (told, own) = carried("answers", "attributes", Origin::Connection(ANN));
+    let (told, own) = carried("answers", "attributes", EventOrigin::Connection(ANN));
     assert_eq!(told, ["ready 3"]);
     let expected = [
         "0.3.1 admin Some(Boolean(true))",
@@ -301,7 +303,7 @@ fn attributes_are_kept_by_the_runtime() {
 
 #[test]
 fn grants_are_those_of_any_runtime() {
-    let (told, _) = carried("answers", "connect, granted", Origin::Hook(4));
+    let (told, _) = carried("answers", "connect, granted", EventOrigin::Hook(4));
     let name = || Some(Blob::Json(br#"{"name":"Ann"}"#.to_vec()));
     let given = |channel: &str| ServerSubscription {
         channel: channel.to_owned(),
@@ -325,7 +327,7 @@ fn grants_are_those_of_any_runtime() {
         ..Grant::default()
     }));
     assert_eq!(told, [format!("hook 4 {response:?}")]);
-    let told = |name| carried("answers", name, Origin::Hook(4)).0.remove(0);
+    let told = |name| carried("answers", name, EventOrigin::Hook(4)).0.remove(0);
     assert!(told("refresh, expired").contains("is_expired: true"));
     let publish = told("publish, changed and not kept");
     assert!(publish.contains("skips_history: true"), "{publish}");
@@ -333,8 +335,8 @@ fn grants_are_those_of_any_runtime() {
 
 #[test]
 fn calls_are_effects_whose_answer_is_a_result() {
-    let request = Origin::Request(ANN);
-    let table: &[(&str, Origin, &[&str])] = &[
+    let request = EventOrigin::Request(ANN);
+    let table: &[(&str, EventOrigin, &[&str])] = &[
         (
             "api",
             request,
@@ -342,19 +344,19 @@ fn calls_are_effects_whose_answer_is_a_result() {
         ),
         (
             "api, of no event and without a body",
-            Origin::Worker,
+            EventOrigin::Worker,
             &["command info  77"],
         ),
-        ("connections", Origin::Worker, &["find ann 10 77"]),
+        ("connections", EventOrigin::Worker, &["find ann 10 77"]),
         // The runtime knows by itself.
         ("connection", request, &[]),
-        ("renew", Origin::Worker, &["renew 3 eyJ 77"]),
+        ("renew", EventOrigin::Worker, &["renew 3 eyJ 77"]),
         ("part", request, &["part 3 x Some(Token(77))"]),
     ];
     for (name, origin, expected) in table {
         assert_eq!(carried("calls", name, *origin).0, *expected, "{name}");
     }
-    let (told, _) = carried("calls", "subscribe", Origin::Handshake(ANN));
+    let (told, _) = carried("calls", "subscribe", EventOrigin::Handshake(ANN));
     assert!(
         told[0].starts_with("subscribe 3 room:1 Some(WantedPlace { since: Some("),
         "{told:?}"
@@ -364,11 +366,11 @@ fn calls_are_effects_whose_answer_is_a_result() {
         encode(&mut wire, Limits::default(), head, &[payload]).expect("it is short");
         wire
     };
-    let outcome = |id, outcome: Result<Reply, Fault>| {
+    let outcome = |id, outcome: Result<Reply, CallError>| {
         let (head, payload) = ResultHead::of_outcome(id, &outcome);
         wire(&head, payload)
     };
-    let place = |worker, index, generation| Place {
+    let place = |worker, index, generation| WorkerConnection {
         worker,
         index,
         generation,
@@ -378,11 +380,11 @@ fn calls_are_effects_whose_answer_is_a_result() {
         position: Some(("28t5cy4t".to_owned(), 44)),
         recovered: Some(true),
     });
-    let refused = Fault::new(FaultKind::Refused, "no such namespace");
+    let refused = CallError::new(CallErrorKind::Refused, "no such namespace");
     let mut attributes = Attributes::default();
     let visits = attributes.set("visits", Some(Attribute::Number(3.0)));
     visits.expect("there is room");
-    let known = Known {
+    let known = EventConnection {
         worker: 0,
         user: Some("ann"),
         attributes: Some(&attributes),
@@ -410,21 +412,21 @@ fn calls_are_effects_whose_answer_is_a_result() {
         ("the result of subscribe", outcome(5, Ok(joined))),
         (
             "the result of subscribe, without history",
-            wire(&ResultHead::of_answer(5, &Answer::Done), b""),
+            wire(&ResultHead::of_answer(5, &WaitResult::Done), b""),
         ),
         (
             "the result of renew",
-            wire(&ResultHead::of_answer(6, &Answer::Number(3600.0)), b""),
+            wire(&ResultHead::of_answer(6, &WaitResult::Number(3600.0)), b""),
         ),
         (
             "the result of part",
-            wire(&ResultHead::of_answer(7, &Answer::Done), b""),
+            wire(&ResultHead::of_answer(7, &WaitResult::Done), b""),
         ),
         ("a call that failed", outcome(5, Err(refused))),
         (
             "a call that failed",
             wire(
-                &ResultHead::of_answer(5, &Answer::Failed("no such namespace".to_owned())),
+                &ResultHead::of_answer(5, &WaitResult::Failed("no such namespace".to_owned())),
                 b"",
             ),
         ),
@@ -450,11 +452,11 @@ fn what_has_no_room_is_said() {
         let Ok(FromWorker::Handled(handled)) = read else {
             panic!("{read:?}");
         };
-        let carrier = Carrier {
+        let carrier = EffectBuilder {
             worker: 0,
-            origin: Origin::Connection(ANN),
+            origin: EventOrigin::Connection(ANN),
         };
-        match carrier.handled(handled, &mut Own::default(), &mut effects) {
+        match carrier.add_effects(handled, &mut Own::default(), &mut effects) {
             Ok(()) => taken += 1,
             Err(error) => break error,
         }

@@ -5,8 +5,10 @@ mod support;
 use std::net::{IpAddr, Ipv4Addr};
 
 use support::{vector, vectors};
-use veche_runtime::hooks::{Data, Hook, HookCaller, HookRequest};
-use veche_runtime::wire::{FrameKind, HelloHead, Known, Limits, Offer, Outgoing, encode};
+use veche_runtime::hooks::{AppHookCaller, AppHookRequest, Data, Hook};
+use veche_runtime::wire::{
+    AppDescription, EventConnection, FrameKind, HelloHead, Limits, OutgoingEvent, encode,
+};
 use veche_runtime::{Attribute, Attributes, Event, Request};
 use veche_types::{ConnectionId, MessageKind};
 
@@ -15,8 +17,8 @@ const ANN: ConnectionId = ConnectionId {
     generation: 1,
 };
 
-fn written(event: &Event<'_>, id: u64, known: Known<'_>) -> Option<Vec<u8>> {
-    let Outgoing { head, parts } = Outgoing::of(event, id, known)?;
+fn written(event: &Event<'_>, id: u64, known: EventConnection<'_>) -> Option<Vec<u8>> {
+    let OutgoingEvent { head, parts } = OutgoingEvent::of(event, id, known)?;
     let mut wire = Vec::new();
     encode(&mut wire, Limits::default(), &head, &parts).expect("it is short");
     Some(wire)
@@ -34,7 +36,7 @@ fn chat_request() -> Box<Request> {
 #[test]
 fn events_are_written_as_their_vectors() {
     let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let (known, id) = (Known::default(), ANN);
+    let (known, id) = (EventConnection::default(), ANN);
     let mut of_ann = Box::new(Request::new("GET", "/", "", local));
     of_ann.set_user("ann");
     let mut order = Box::new(Request::new("POST", "/orders", "", local));
@@ -50,13 +52,13 @@ fn events_are_written_as_their_vectors() {
     ] {
         attributes.set(name, Some(value)).expect("there is room");
     }
-    let known_ann = Known {
+    let known_ann = EventConnection {
         worker: 0,
         user: Some("ann"),
         attributes: Some(&attributes),
     };
     let headers = [(Box::from("cookie"), Box::from(&b"sid=1"[..]))];
-    let caller = HookCaller {
+    let caller = AppHookCaller {
         id: "0.3.1",
         user: "ann",
         transport: "websocket",
@@ -68,7 +70,7 @@ fn events_are_written_as_their_vectors() {
         meta: None,
     };
     let news = [Box::from("news")];
-    let asked = |hook| HookRequest {
+    let asked = |hook| AppHookRequest {
         hook,
         caller,
         subject: "",
@@ -77,33 +79,33 @@ fn events_are_written_as_their_vectors() {
         channels: &[],
         data: None,
     };
-    let connect = HookRequest {
-        caller: HookCaller { user: "", ..caller },
+    let connect = AppHookRequest {
+        caller: AppHookCaller { user: "", ..caller },
         token: "secret",
         channels: &news,
         data: Some(Data::Json(br#"{"room":7}"#)),
         ..asked(Hook::Connect)
     };
-    let meta = |meta| HookCaller {
+    let meta = |meta| AppHookCaller {
         meta: Some(meta),
         ..caller
     };
-    let refresh = HookRequest {
+    let refresh = AppHookRequest {
         caller: meta(br#"{"plan":"gold"}"#),
         ..asked(Hook::Refresh)
     };
-    let subscribe = HookRequest {
+    let subscribe = AppHookRequest {
         subject: "room:1",
         token: "t",
         data: Some(Data::Json(b"{}")),
         ..asked(Hook::Subscribe)
     };
-    let sub_refresh = HookRequest {
+    let sub_refresh = AppHookRequest {
         subject: "room:1",
         ..asked(Hook::SubRefresh)
     };
-    let publish = HookRequest {
-        caller: HookCaller {
+    let publish = AppHookRequest {
+        caller: AppHookCaller {
             protocol: "protobuf",
             ..meta(b"{}")
         },
@@ -111,16 +113,16 @@ fn events_are_written_as_their_vectors() {
         data: Some(Data::Binary(&[1, 2])),
         ..asked(Hook::Publish)
     };
-    let rpc = HookRequest {
+    let rpc = AppHookRequest {
         subject: "sum",
         data: Some(Data::Json(b"[1,2]")),
         ..asked(Hook::Rpc)
     };
-    let message = HookRequest {
+    let message = AppHookRequest {
         data: Some(Data::Text("typing")),
         ..asked(Hook::Message)
     };
-    let disconnect = HookRequest {
+    let disconnect = AppHookRequest {
         subject: "connection closed",
         code: 3000,
         ..asked(Hook::Disconnect)
@@ -149,11 +151,11 @@ fn events_are_written_as_their_vectors() {
         code: 1001,
         reason: "going away",
     };
-    let user = Known {
+    let user = EventConnection {
         user: Some("ann"),
         ..known
     };
-    let on_another = Known { worker: 1, ..known };
+    let on_another = EventConnection { worker: 1, ..known };
     let table = [
         ("stop", 99, Event::Stop, known),
         (
@@ -229,7 +231,7 @@ fn events_are_written_as_their_vectors() {
 
 #[test]
 fn a_hello_is_answered_by_what_both_sides_have() {
-    let offer = Offer {
+    let offer = AppDescription {
         app: "chat",
         instance: 1,
         limits: Limits::default(),

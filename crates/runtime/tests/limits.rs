@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use veche_runtime::wire::{
-    Decoder, Frame, FrameError, FromWorker, Limits, PREFIX_BYTES, ToWorker, TooLong, encode,
+    Decoder, Frame, FrameError, FrameTooLong, FromWorker, Limits, PREFIX_BYTES, ToWorker, encode,
 };
 
 const SMALL: Limits = Limits {
@@ -137,13 +137,13 @@ fn whole_frames_are_lent_as_they_lie_and_allocate_nothing() {
 fn a_frame_that_is_too_long_is_not_written() {
     let mut wire = b"before".to_vec();
     let payload = vec![0; 4097];
-    let error = TooLong {
+    let error = FrameTooLong {
         head_bytes: 3,
         payload_bytes: 4097,
     };
     assert_eq!(encode(&mut wire, SMALL, &"h", &[&payload]), Err(error));
     let head = "h".repeat(199);
-    let error = TooLong {
+    let error = FrameTooLong {
         head_bytes: 201,
         payload_bytes: 0,
     };

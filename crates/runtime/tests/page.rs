@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use support::{GOOD, vectors};
-use veche_calls::FaultKind;
+use veche_calls::CallErrorKind;
 use veche_runtime::wire::{CALLS, EFFECTS, EventName, FrameKind, Limits, PREFIX_BYTES, VERSION};
 
 fn page() -> String {
@@ -68,7 +68,7 @@ fn tables_have_each_event_effect_and_call_once() {
             page.contains(&format!("`{name}`")) || page.contains(&format!("\"type\":\"{name}\""));
         assert!(is_there, "{name}");
     }
-    for kind in FaultKind::ALL {
+    for kind in CallErrorKind::ALL {
         assert!(page.contains(&format!("`{}`", kind.name())), "{kind:?}");
     }
 }

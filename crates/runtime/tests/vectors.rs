@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use support::{GOOD, Vector, vectors};
 use veche_runtime::wire::{
-    AnswerHead, CALLS, CallHead, CancelHead, Decoder, EFFECTS, EventHead, EventName, Frame,
-    FrameError, FrameKind, FromWorker, HelloHead, Limits, RefuseHead, ResultHead, Scope, ToWorker,
+    AnswerHead, CALLS, CallHead, CancelHead, Decoder, EFFECTS, ErrorScope, EventHead, EventName,
+    Frame, FrameError, FrameKind, FromWorker, HelloHead, Limits, RefuseHead, ResultHead, ToWorker,
     WelcomeHead, encode,
 };
 
@@ -50,7 +50,7 @@ fn read_by_veche<'a>(
     vector: &Vector,
     head: &'a [u8],
     payload: &'a [u8],
-) -> Result<FromWorker<'a>, (Scope, String)> {
+) -> Result<FromWorker<'a>, (ErrorScope, String)> {
     let frame = Frame { head, payload };
     let read = FromWorker::read(frame, |id| vector.in_hand(id));
     read.map_err(|error| (error.scope, error.message))
@@ -175,10 +175,10 @@ fn a_malformed_frame_ends_what_its_vector_says() {
         };
         let id = vector.head().and_then(|head| head["id"].as_u64());
         let expected = match (vector.text("ends"), id) {
-            (Some("worker"), _) => Scope::Worker,
-            (Some("frame"), _) => Scope::Frame,
-            (Some("event"), Some(id)) => Scope::Event(id),
-            (Some("call"), Some(id)) => Scope::Call(id),
+            (Some("worker"), _) => ErrorScope::Worker,
+            (Some("frame"), _) => ErrorScope::Frame,
+            (Some("event"), Some(id)) => ErrorScope::Event(id),
+            (Some("call"), Some(id)) => ErrorScope::Call(id),
             other => panic!("{name}: {other:?}"),
         };
         assert_eq!(scope, expected, "{name}: {why}");

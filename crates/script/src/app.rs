@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use veche_store::Store;
 
-use crate::clock::Pace;
-use crate::desk;
-use crate::role::Role;
+use crate::clock::ClockMode;
+use crate::host_context;
+use crate::role::AppRole;
 use veche_runtime::Host;
 
 /// An application as the configuration has it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct App {
+pub struct ScriptApp {
     /// For logs.
     pub name: String,
     /// Handed to the script as `veche.config`.
@@ -22,14 +22,14 @@ pub struct App {
     /// There is a folder for what it answers with `veche.file`.
     pub has_files: bool,
     /// What it may use.
-    pub limits: Limits,
+    pub limits: ScriptLimits,
     /// What it is there for.
-    pub role: Role,
+    pub role: AppRole,
 }
 
 /// What an application may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ScriptLimits {
     /// Memory of one VM in bytes; at least 1 MiB is needed to start.
     pub memory_bytes_max: usize,
     /// CPU time between two waits.
@@ -83,7 +83,7 @@ impl Snapshots {
     }
 }
 
-impl Limits {
+impl ScriptLimits {
     /// Those of a script that plays users under load: each of them has connections of its own.
     #[must_use]
     pub fn of_load_script() -> Self {
@@ -98,7 +98,7 @@ impl Limits {
 /// Connections of a load script on one thread: those that there are descriptors for.
 const LOAD_CONNECTIONS_MAX: usize = 65_536;
 
-impl Default for Limits {
+impl Default for ScriptLimits {
     fn default() -> Self {
         Self {
             memory_bytes_max: 256 << 20,
@@ -113,13 +113,13 @@ impl Default for Limits {
 
 /// What the VMs of one application on one worker share, so that connections outlive a reload.
 #[derive(Clone, Default)]
-pub struct World(pub(crate) Rc<desk::World>);
+pub struct AppWorld(pub(crate) Rc<host_context::AppState>);
 
-impl World {
+impl AppWorld {
     /// With the dictionaries and counters of the process; by default a world has some of its own.
     #[must_use]
     pub fn with_store(store: Arc<Store>) -> Self {
-        Self(Rc::new(desk::World::with_store(store)))
+        Self(Rc::new(host_context::AppState::with_store(store)))
     }
 
     /// Takes what the worker has to offer; of each the first counts. Without a wake the owner of the VMs has to poll by
@@ -140,20 +140,20 @@ impl World {
     /// turn's time.
     #[must_use]
     pub fn counting_runs() -> Self {
-        Self(Rc::new(desk::World::with_pace(Pace::Runs)))
+        Self(Rc::new(host_context::AppState::with_pace(ClockMode::Runs)))
     }
 
     /// As the default one, for tests whose turns have all the time that they need, however busy the machine is.
     #[must_use]
-    pub fn untimed() -> Self {
-        Self(Rc::new(desk::World::with_pace(Pace::Still)))
+    pub fn with_virtual_time() -> Self {
+        Self(Rc::new(host_context::AppState::with_pace(ClockMode::Still)))
     }
 
     /// As [`with_store`](Self::with_store), for tests: whatever is chance or the system's clock elsewhere is the
     /// seed's and the turn's here, so equal seeds and equal calls make equal runs.
     #[must_use]
     pub fn seeded(store: Arc<Store>, seed: u64) -> Self {
-        Self(Rc::new(desk::World::seeded(store, seed)))
+        Self(Rc::new(host_context::AppState::seeded(store, seed)))
     }
 }
 

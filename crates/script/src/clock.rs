@@ -2,14 +2,14 @@
 
 use std::cell::Cell;
 
-use crate::watch::Watch;
+use crate::watch::ThreadWatch;
 
 /// Looks at a clock without time after which a run counts as long.
 const LOOKS_MAX: u32 = 64;
 
 /// How time passes for turns and runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum ClockMode {
     /// By the watchdog's ticks.
     #[default]
     Real,
@@ -20,9 +20,9 @@ pub(crate) enum Pace {
 }
 
 /// The clock of one VM.
-pub(crate) struct Clock {
-    pace: Pace,
-    watch: Watch,
+pub(crate) struct VmClock {
+    pace: ClockMode,
+    watch: ThreadWatch,
     /// Runs so far.
     runs: Cell<u64>,
     /// The tick at which the current run began.
@@ -31,8 +31,8 @@ pub(crate) struct Clock {
     looks: Cell<u32>,
 }
 
-impl Clock {
-    pub(crate) fn new(pace: Pace, watch: Watch) -> Self {
+impl VmClock {
+    pub(crate) fn new(pace: ClockMode, watch: ThreadWatch) -> Self {
         Self {
             pace,
             watch,
@@ -45,9 +45,9 @@ impl Clock {
     /// Returns the current tick.
     pub(crate) fn ticks(&self) -> u64 {
         match self.pace {
-            Pace::Real => self.watch.ticks(),
-            Pace::Runs => self.runs.get(),
-            Pace::Still => 0,
+            ClockMode::Real => self.watch.ticks(),
+            ClockMode::Runs => self.runs.get(),
+            ClockMode::Still => 0,
         }
     }
 
@@ -64,7 +64,7 @@ impl Clock {
 
     /// Returns whether the current run has used up its slice, so that a call that may wait lets others run first.
     pub(crate) fn is_run_long(&self) -> bool {
-        if self.pace == Pace::Real {
+        if self.pace == ClockMode::Real {
             return self.ticks() != self.run_began.get();
         }
         let looks = self.looks.get() + 1;

@@ -42,7 +42,7 @@ pub enum CodeError {
 
 /// A snapshot of an application's source.
 #[derive(Debug)]
-pub struct Code {
+pub struct SourceCode {
     /// Where modules are looked for first.
     folder: PathBuf,
     /// Where they are looked for then, and what names in tracebacks begin behind.
@@ -51,7 +51,7 @@ pub struct Code {
     files: Mutex<BTreeMap<PathBuf, Arc<str>>>,
 }
 
-impl Code {
+impl SourceCode {
     /// Reads the script; modules are read when they are asked for first.
     ///
     /// # Errors

@@ -10,19 +10,19 @@ const CLIENT_RUN_BYTES_MAX: usize = 1 << 20;
 
 /// One connection.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct ScriptConnection {
     generation: u32,
     /// Nothing is sent any more: our Close is out, or it is gone.
     is_closing: bool,
     /// None of one that we have opened to another server.
     pub(crate) request: Option<Box<Request>>,
-    load: Load,
+    load: SendBacklog,
     attributes: Attributes,
 }
 
 /// What waits to be sent.
 #[derive(Clone, Copy, Debug, Default)]
-struct Load {
+struct SendBacklog {
     /// More than should be: whoever sends is told so.
     is_full: bool,
     /// In which batch of effects `bytes` were sent.
@@ -32,7 +32,7 @@ struct Load {
 
 /// Whether a message is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum SendRoom {
     /// It is.
     Yes,
     /// It is, and is one too many: whoever sends should wait.
@@ -46,13 +46,13 @@ const RUN_BYTES_HIGH: usize = 64 << 10;
 
 /// All of them, by index.
 #[derive(Debug, Default)]
-pub(crate) struct Connections {
-    slots: Vec<Option<Connection>>,
+pub(crate) struct ConnectionTable {
+    slots: Vec<Option<ScriptConnection>>,
     /// Those whose index is another's already, while a handler of theirs is under way.
-    leaving: HashMap<ConnectionId, Connection>,
+    leaving: HashMap<ConnectionId, ScriptConnection>,
 }
 
-impl Connections {
+impl ConnectionTable {
     pub(crate) fn open(&mut self, id: ConnectionId, request: Box<Request>) {
         self.insert(id, Some(request));
     }
@@ -67,11 +67,11 @@ impl Connections {
         if self.slots.len() <= index {
             self.slots.resize_with(index + 1, || None);
         }
-        let before = self.slots[index].replace(Connection {
+        let before = self.slots[index].replace(ScriptConnection {
             generation: id.generation,
             is_closing: false,
             request,
-            load: Load::default(),
+            load: SendBacklog::default(),
             attributes: Attributes::default(),
         });
         if let Some(before) = before {
@@ -81,13 +81,13 @@ impl Connections {
         }
     }
 
-    pub(crate) fn find(&self, id: ConnectionId) -> Option<&Connection> {
+    pub(crate) fn find(&self, id: ConnectionId) -> Option<&ScriptConnection> {
         let slot = self.slots.get(id.index as usize)?.as_ref();
         slot.filter(|slot| slot.generation == id.generation)
             .or_else(|| self.leaving.get(&id))
     }
 
-    fn find_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+    fn find_mut(&mut self, id: ConnectionId) -> Option<&mut ScriptConnection> {
         let slot = self.slots.get_mut(id.index as usize)?.as_mut();
         slot.filter(|slot| slot.generation == id.generation)
             .or_else(|| self.leaving.get_mut(&id))
@@ -99,7 +99,12 @@ impl Connections {
     }
 
     /// Room for a message: `None` if the connection is closed.
-    pub(crate) fn take_room(&mut self, id: ConnectionId, bytes: usize, batch: u32) -> Option<Room> {
+    pub(crate) fn take_room(
+        &mut self,
+        id: ConnectionId,
+        bytes: usize,
+        batch: u32,
+    ) -> Option<SendRoom> {
         let slot = self.find_mut(id).filter(|slot| !slot.is_closing)?;
         let load = &mut slot.load;
         if load.batch != batch {
@@ -108,13 +113,17 @@ impl Connections {
         if slot.request.is_some() {
             load.bytes = load.bytes.saturating_add(bytes);
             let is_much = load.is_full || load.bytes > RUN_BYTES_HIGH;
-            return Some(if is_much { Room::Over } else { Room::Yes });
+            return Some(if is_much {
+                SendRoom::Over
+            } else {
+                SendRoom::Yes
+            });
         }
         if load.is_full || load.bytes >= CLIENT_RUN_BYTES_MAX {
-            return Some(Room::No);
+            return Some(SendRoom::No);
         }
         load.bytes += bytes;
-        Some(Room::Yes)
+        Some(SendRoom::Yes)
     }
 
     /// Whether too much waits to be sent already; `None` if it is closed. See [`take_room`](Self::take_room).

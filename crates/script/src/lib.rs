@@ -20,7 +20,7 @@ mod app;
 mod clock;
 mod code;
 mod connections;
-mod desk;
+mod host_context;
 mod load_run;
 mod modules;
 mod pattern;
@@ -36,16 +36,16 @@ mod utf8;
 mod vm;
 mod watch;
 
-pub use app::{App, Limits, Snapshots, World};
-pub use code::{Code, CodeError};
+pub use app::{AppWorld, ScriptApp, ScriptLimits, Snapshots};
+pub use code::{CodeError, SourceCode};
 pub use load_run::LoadRun;
 pub use program::Program;
-pub use role::Role;
+pub use role::AppRole;
 pub use script::Script;
 pub use testing::{Ask, Case, Ended, Plain, TestVm};
 pub use veche_runtime::{
-    Answer, ChannelEvent, Dial, Effect, Effects, HandshakeReply, Level, Progress, Refused, Request,
-    Service, Slow, Span, Token, hooks,
+    ByteSpan, ChannelEventView, Dial, Effect, Effects, HandlerProgress, HandshakeReply, Level,
+    PublishGate, Request, ServiceState, SlowHandler, Token, WaitResult, hooks,
 };
 pub use veche_types::{ConnectionId, MessageKind, Now};
-pub use vm::{Handler, LoadError, Vm};
+pub use vm::{HandlerName, LoadError, Vm};

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use mlua::{Lua, LuaString, Table};
 
-use crate::app::{App, World};
-use crate::code::Code;
+use crate::app::{AppWorld, ScriptApp};
+use crate::code::SourceCode;
 use crate::modules::fault;
-use crate::role::Role;
-use crate::vm::load::{Extra, Parts};
+use crate::role::AppRole;
+use crate::vm::load::{VmExtension, VmParts};
 use crate::vm::{LoadError, Vm};
 
 const SOURCE: &str = include_str!("../lua/bench.lua");
@@ -60,18 +60,19 @@ impl Vm {
     /// # Errors
     /// See [`LoadError`]; also a script that calls no `bench.user`.
     pub fn load_script(
-        app: &App,
-        code: &Arc<Code>,
-        world: &World,
+        app: &ScriptApp,
+        code: &Arc<SourceCode>,
+        world: &AppWorld,
         worker: u16,
         run: &Arc<dyn LoadRun>,
     ) -> Result<Self, LoadError> {
         let has_session = Rc::new(Cell::new(false));
         let thread = match app.role {
-            Role::Service { instance, .. } => instance - 1,
-            Role::Clients => 0,
+            AppRole::Service { instance, .. } => instance - 1,
+            AppRole::Clients => 0,
         };
-        let extend = |lua: &Lua, parts: &Parts<'_>| install(lua, parts, run, thread, &has_session);
+        let extend =
+            |lua: &Lua, parts: &VmParts<'_>| install(lua, parts, run, thread, &has_session);
         let vm = Self::load(app, code, world, worker, Some(&extend))?;
         match has_session.get() {
             true => Ok(vm),
@@ -84,11 +85,11 @@ impl Vm {
 
 fn install(
     lua: &Lua,
-    parts: &Parts<'_>,
+    parts: &VmParts<'_>,
     run: &Arc<dyn LoadRun>,
     thread: u32,
     has_session: &Rc<Cell<bool>>,
-) -> mlua::Result<Extra> {
+) -> mlua::Result<VmExtension> {
     let native = lua.create_table()?;
     native.set("url", run.url())?;
     let own = Rc::clone(has_session);
@@ -152,7 +153,7 @@ fn install(
     native.set("session_ended", ended)?;
     let chunk = lua.load(SOURCE).set_name("=veche:bench");
     let (module, handlers): (Table, Table) = chunk.call((native, parts.inner, parts.veche))?;
-    Ok(Extra {
+    Ok(VmExtension {
         name: "veche.bench",
         module,
         handlers,

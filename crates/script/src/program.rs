@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use veche_store::Store;
 
-use crate::app::{App, World};
-use crate::code::Code;
+use crate::app::{AppWorld, ScriptApp};
+use crate::code::SourceCode;
 use crate::load_run::LoadRun;
 use crate::vm::{LoadError, Vm};
 
@@ -13,9 +13,9 @@ use crate::vm::{LoadError, Vm};
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The application.
-    pub app: App,
+    pub app: ScriptApp,
     /// Its code.
-    pub code: Arc<Code>,
+    pub code: Arc<SourceCode>,
     /// The process's dictionaries and counters: the same for all applications.
     pub store: Arc<Store>,
     /// In a test: decides all chance.
@@ -27,11 +27,11 @@ pub struct Program {
 impl Program {
     /// Returns what its VMs on one worker share.
     #[must_use]
-    pub fn world(&self) -> World {
+    pub fn world(&self) -> AppWorld {
         let store = Arc::clone(&self.store);
         match self.seed {
-            Some(seed) => World::seeded(store, seed),
-            None => World::with_store(store),
+            Some(seed) => AppWorld::seeded(store, seed),
+            None => AppWorld::with_store(store),
         }
     }
 
@@ -39,7 +39,7 @@ impl Program {
     ///
     /// # Errors
     /// The script can't be loaded.
-    pub fn vm(&self, world: &World, worker: u16) -> Result<Vm, LoadError> {
+    pub fn vm(&self, world: &AppWorld, worker: u16) -> Result<Vm, LoadError> {
         let Self { app, code, .. } = self;
         match &self.load_run {
             Some(run) => Vm::load_script(app, code, world, worker, run),

@@ -2,7 +2,7 @@
 
 /// What an application is there for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Role {
+pub enum AppRole {
     /// Connections and requests: its handlers are called.
     #[default]
     Clients,

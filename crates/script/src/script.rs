@@ -1,26 +1,27 @@
 //! A script on one worker: the VM of its code and, after a reload, the VMs before it whose handlers have not all ended.
 
-use veche_calls::Outcome;
+use veche_calls::CallOutcome;
 use veche_runtime::hooks::Hook;
 use veche_runtime::{
-    Answer, Effects, Event, EventKind, Host, Progress, Replacement, Runtime, Service, Slow, Token,
+    Effects, Event, EventKind, HandlerProgress, Host, Replacement, Runtime, ServiceState,
+    SlowHandler, Token, WaitResult,
 };
 use veche_types::{ConnectionId, MessageKind, Now};
 
-use crate::app::World;
+use crate::app::AppWorld;
 use crate::program::Program;
-use crate::vm::{Handler, LoadError, Vm};
+use crate::vm::{HandlerName, LoadError, Vm};
 
 /// See the module's text.
 pub struct Script {
     worker: u16,
-    world: World,
+    world: AppWorld,
     vm: Vm,
-    before: Vec<Retired>,
+    before: Vec<RetiredVm>,
 }
 
 /// A VM of older code whose handlers have not all ended.
-struct Retired {
+struct RetiredVm {
     vm: Vm,
     until_ms: u64,
 }
@@ -48,7 +49,13 @@ impl Script {
     }
 
     #[inline]
-    fn message(&mut self, id: ConnectionId, kind: MessageKind, data: &[u8], now: Now) -> Progress {
+    fn message(
+        &mut self,
+        id: ConnectionId,
+        kind: MessageKind,
+        data: &[u8],
+        now: Now,
+    ) -> HandlerProgress {
         self.vm_of(id).message(id, kind, data, now)
     }
 
@@ -59,19 +66,19 @@ impl Script {
             Some(busy) => {
                 // Behind the handler that waits there.
                 busy.closed(id, code, reason, now);
-                self.vm.let_go(id);
+                self.vm.release_connection(id);
             }
             None => {
                 self.vm.closed(id, code, reason, now);
                 for old in &mut self.before {
-                    old.vm.let_go(id);
+                    old.vm.release_connection(id);
                 }
             }
         }
     }
 
     /// Events that are rarer than messages.
-    fn handle_other(&mut self, event: Event<'_>, now: Now) -> Progress {
+    fn handle_other(&mut self, event: Event<'_>, now: Now) -> HandlerProgress {
         match event {
             Event::Message { id, kind, data } => return self.message(id, kind, data, now),
             Event::Open { id, request } => return self.vm.opened(id, request, now),
@@ -92,14 +99,14 @@ impl Script {
             Event::Hook { number, request } => self.vm.decide(number, request, now),
             Event::HookGone { number } => {
                 for vm in self.vms() {
-                    vm.decide_no_more(number, now);
+                    vm.fail_undecided(number, now);
                 }
             }
-            Event::Channels { events, lost } => self.vm.tell(events, lost, now),
+            Event::Channels { events, lost } => self.vm.deliver(events, lost, now),
             Event::Run => self.vm.serve(now),
             Event::Stop => self.vm.stop(now),
         }
-        Progress::Done
+        HandlerProgress::Done
     }
 }
 
@@ -137,16 +144,16 @@ impl Runtime for Script {
         let newer = program.vm(&self.world, self.worker)?;
         let mut vm = std::mem::replace(&mut self.vm, newer);
         self.vm.adopt();
-        vm.hand_calls_to(&mut self.vm, now);
+        vm.move_calls_to(&mut self.vm, now);
         for (number, request) in hooks {
-            if vm.withdraw_question(number) {
+            if vm.cancel_hook(number) {
                 self.vm.decide(number, &request, now);
             }
         }
         if stops {
             vm.stop(now);
         }
-        self.before.push(Retired { vm, until_ms });
+        self.before.push(RetiredVm { vm, until_ms });
         Ok(())
     }
 
@@ -159,9 +166,9 @@ impl Runtime for Script {
 
     fn handles(&self, kind: EventKind) -> bool {
         self.vm.has(match kind {
-            EventKind::Handshake => Handler::Handshake,
-            EventKind::Request => Handler::Request,
-            EventKind::Channels => Handler::Events,
+            EventKind::Handshake => HandlerName::Handshake,
+            EventKind::Request => HandlerName::Request,
+            EventKind::Channels => HandlerName::Events,
         })
     }
 
@@ -170,7 +177,7 @@ impl Runtime for Script {
     }
 
     #[inline]
-    fn handle_event(&mut self, event: Event<'_>, now: Now) -> Progress {
+    fn handle_event(&mut self, event: Event<'_>, now: Now) -> HandlerProgress {
         match event {
             Event::Message { id, kind, data } => self.message(id, kind, data, now),
             other => self.handle_other(other, now),
@@ -178,13 +185,13 @@ impl Runtime for Script {
     }
 
     /// Hands an answer to the VM that waits for it: the others don't know the token.
-    fn answer(&mut self, token: Token, answer: &Answer, now: Now) {
+    fn answer(&mut self, token: Token, answer: &WaitResult, now: Now) {
         for vm in self.vms() {
             vm.answer(token, answer, now);
         }
     }
 
-    fn replied(&mut self, token: Token, outcome: Outcome, now: Now) {
+    fn handle_outcome(&mut self, token: Token, outcome: CallOutcome, now: Now) {
         if let Some(vm) = self.vms().find(|vm| vm.is_waiting(token)) {
             vm.replied(token, outcome, now);
         }
@@ -207,7 +214,7 @@ impl Runtime for Script {
         }
     }
 
-    fn full(&mut self, id: ConnectionId) {
+    fn mark_full(&mut self, id: ConnectionId) {
         self.vm.full(id);
     }
 
@@ -235,7 +242,7 @@ impl Runtime for Script {
     }
 
     #[inline]
-    fn take_slow(&mut self) -> Option<Slow> {
+    fn take_slow(&mut self) -> Option<SlowHandler> {
         self.vm.take_slow()
     }
 
@@ -243,7 +250,7 @@ impl Runtime for Script {
         self.vm.is_open(id)
     }
 
-    fn closing(&mut self, id: ConnectionId) -> bool {
+    fn mark_closing(&mut self, id: ConnectionId) -> bool {
         self.vm.closing(id)
     }
 
@@ -259,7 +266,7 @@ impl Runtime for Script {
         self.vm.is_starting()
     }
 
-    fn service(&self) -> Service {
+    fn service_state(&self) -> ServiceState {
         self.vm.service()
     }
 
@@ -267,11 +274,11 @@ impl Runtime for Script {
         self.vm.is_stopping()
     }
 
-    fn is_at_rest(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.vm.is_at_rest()
     }
 
-    fn is_deserted(&self) -> bool {
+    fn has_no_clients(&self) -> bool {
         self.all().all(Vm::is_deserted)
     }
 
@@ -279,7 +286,7 @@ impl Runtime for Script {
         !self.before.is_empty()
     }
 
-    fn is_older_at_rest(&self) -> bool {
+    fn is_older_idle(&self) -> bool {
         self.before.iter().all(|old| old.vm.is_at_rest())
     }
 
@@ -321,7 +328,7 @@ impl Runtime for Script {
         self.all().map(Vm::memory_bytes).sum()
     }
 
-    fn finish(&mut self) {
+    fn fail_waiting(&mut self) {
         for vm in self.vms() {
             vm.finish();
         }

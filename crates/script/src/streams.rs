@@ -11,7 +11,7 @@ const PLACE_BITS: u32 = 20;
 
 /// Those of one VM.
 #[derive(Debug, Default)]
-pub(crate) struct Streams {
+pub(crate) struct StreamTable {
     slots: Vec<Slot>,
     free: Vec<u32>,
 }
@@ -22,7 +22,7 @@ struct Slot {
     open: Option<(Reference, Handle)>,
 }
 
-impl Streams {
+impl StreamTable {
     /// Keeps one for a coroutine; its number. `None` if a million are open.
     pub(crate) fn open(&mut self, owner: Reference, handle: Handle) -> Option<u64> {
         let place = self.free.pop().or_else(|| {
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_number_is_of_one_stream_only() {
-        let mut streams = Streams::default();
+        let mut streams = StreamTable::default();
         let (ann, bob) = (Reference::from_number(1), Reference::from_number(2));
         let handle = || Handle::new(());
         let first = streams.open(ann, handle()).expect("room");

@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 
 use crate::ConnectionId;
 use crate::raw::Coroutine;
-use crate::vm::Handler;
+use crate::vm::HandlerName;
 use veche_runtime::Token;
 use veche_runtime::hooks::Hook;
 
@@ -20,7 +20,7 @@ pub(crate) enum Owner {
     /// A service's `run`.
     Run,
     /// A handler of a connection.
-    Connection(ConnectionId, Handler),
+    Connection(ConnectionId, HandlerName),
     /// An HTTP request, by its number.
     Request(u64),
     /// A handshake, by the number of its request.

@@ -25,19 +25,19 @@ use mlua::{Function, Lua};
 use veche_types::codes::CloseCode;
 
 use self::handler::HANDLERS;
-pub use self::handler::Handler;
-use self::slice::Slice;
+pub use self::handler::HandlerName;
+use self::slice::TurnSlice;
 use crate::Now;
-use crate::desk::Desk;
+use crate::host_context::HostContext;
 use crate::modules;
-use crate::raw::{Argument, Coroutine, Failure, Machine, Ran, Reference};
-use crate::role::Role;
+use crate::raw::{Argument, Coroutine, LuaError, LuaVm, Reference, RunEnd};
+use crate::role::AppRole;
 use crate::task::{Owner, Task, Tasks};
 use crate::watch::TICK;
 use crate::{ConnectionId, MessageKind};
 use veche_runtime::Request;
 use veche_runtime::hooks::Hook;
-use veche_runtime::{Effects, Level, Progress, Service, Slow, Token};
+use veche_runtime::{Effects, HandlerProgress, Level, ServiceState, SlowHandler, Token};
 
 pub use load::LoadError;
 
@@ -52,12 +52,12 @@ pub(crate) const START_FAILED: &str = "app.start failed: ";
 
 /// A script that runs.
 pub struct Vm {
-    machine: Machine,
+    machine: LuaVm,
     tasks: Tasks,
     /// By index of the connection.
-    locals: Vec<Option<Local>>,
+    locals: Vec<Option<LocalConnection>>,
     /// Those whose index is another's already, while a handler of theirs is under way.
-    leaving: BTreeMap<ConnectionId, Local>,
+    leaving: BTreeMap<ConnectionId, LocalConnection>,
     handlers: [Option<Reference>; HANDLERS],
     /// What handles the events of connections to other servers: functions of `lua/websocket.lua`.
     client_handlers: [Option<Reference>; HANDLERS],
@@ -67,7 +67,7 @@ pub struct Vm {
     /// What decides on what clients of Centrifugo's protocol ask.
     hooks: [Option<Reference>; Hook::ALL.len()],
     /// The first error that nobody has caught, until it is taken.
-    uncaught: Option<Failure>,
+    uncaught: Option<LuaError>,
     /// Calls of `app.error` under way, by the numbers of their coroutines.
     reports: BTreeSet<u64>,
     serve: Reference,
@@ -75,17 +75,17 @@ pub struct Vm {
     rule: Reference,
     task_failed: Function,
     /// Calls that could not begin at once, in order.
-    postponed: VecDeque<Postponed>,
-    slice: Slice,
-    slow: Option<Slow>,
+    postponed: VecDeque<DeferredCall>,
+    slice: TurnSlice,
+    slow: Option<SlowHandler>,
     /// Gives back what coroutines held that have failed.
     reclaim: Function,
     /// Nothing is dialed again by older code.
     retire_clients: Function,
     has_begun: bool,
-    role: Role,
+    role: AppRole,
     /// Of a service: how far its `run` is.
-    run: Service,
+    run: ServiceState,
     /// `app.events` is under way.
     is_told: bool,
     /// `app.stop` is under way.
@@ -94,14 +94,14 @@ pub struct Vm {
     told_to_stop: Function,
     /// `app.start` has not ended: whatever comes waits here, in order.
     gate: Option<VecDeque<u32>>,
-    desk: Rc<Desk>,
+    desk: Rc<HostContext>,
     tasks_max: usize,
     /// The last to go: everything above points into it.
     lua: Lua,
 }
 
 /// A call that begins in a turn.
-enum Postponed {
+enum DeferredCall {
     /// The first of a connection's queue.
     Of(ConnectionId),
     /// A request's or a handshake's.
@@ -109,7 +109,7 @@ enum Postponed {
 }
 
 /// A connection as this VM knows it.
-struct Local {
+struct LocalConnection {
     generation: u32,
     object: Reference,
     /// It is one to another server, and belongs to this VM.
@@ -129,7 +129,7 @@ struct Local {
 impl Vm {
     /// Whether the application has that function.
     #[must_use]
-    pub fn has(&self, handler: Handler) -> bool {
+    pub fn has(&self, handler: HandlerName) -> bool {
         self.handlers[handler as usize].is_some()
     }
 
@@ -141,7 +141,7 @@ impl Vm {
     }
 
     /// The handler that ran for longest without a wait since the last call, if one ran for long.
-    pub fn take_slow(&mut self) -> Option<Slow> {
+    pub fn take_slow(&mut self) -> Option<SlowHandler> {
         self.slow.take()
     }
 
@@ -181,12 +181,12 @@ impl Vm {
         id: ConnectionId,
         request: impl Into<Box<Request>>,
         now: Now,
-    ) -> Progress {
+    ) -> HandlerProgress {
         self.set_now(now);
         let connections = &self.desk.world.connections;
         connections.borrow_mut().open(id, request.into());
         let object = self.know(id);
-        self.call(id, Handler::Open, &[Argument::Registered(object)])
+        self.call(id, HandlerName::Open, &[Argument::Registered(object)])
     }
 
     /// A message came.
@@ -196,42 +196,46 @@ impl Vm {
         kind: MessageKind,
         data: &[u8],
         now: Now,
-    ) -> Progress {
+    ) -> HandlerProgress {
         self.set_now(now);
         let Some(local) = self.local(id) else {
-            return Progress::Done;
+            return HandlerProgress::Done;
         };
         let (object, is_busy, is_client) = (local.object, local.is_busy, local.is_client);
         // One that is queued is kept anyway; so is the order.
         if !is_busy && self.gate.is_none() && !self.has_room() {
-            self.end_of(id, Handler::Message, Failure::told(OVER_MEMORY));
+            self.end_of(
+                id,
+                HandlerName::Message,
+                LuaError::error_message(OVER_MEMORY),
+            );
             if is_client {
                 let (code, reason) = CloseCode::OutOfMemory.parts();
                 self.desk.close(id, code, reason);
             }
-            return Progress::Done;
+            return HandlerProgress::Done;
         }
         let arguments = [
             Argument::Registered(object),
             Argument::Bytes(data),
             Argument::Registered(self.kinds[kind as usize]),
         ];
-        self.call(id, Handler::Message, &arguments)
+        self.call(id, HandlerName::Message, &arguments)
     }
 
     /// What was sent to a connection has left.
-    pub fn drained(&mut self, id: ConnectionId, now: Now) -> Progress {
+    pub fn drained(&mut self, id: ConnectionId, now: Now) -> HandlerProgress {
         self.set_now(now);
         let Some(local) = self.local(id) else {
-            return Progress::Done;
+            return HandlerProgress::Done;
         };
         let object = Argument::Registered(local.object);
         let is_client = local.is_client;
         self.room_again(id);
         if is_client {
-            return Progress::Done;
+            return HandlerProgress::Done;
         }
-        self.call(id, Handler::Drain, &[object])
+        self.call(id, HandlerName::Drain, &[object])
     }
 
     /// A connection is gone. Its last call; `app.close` runs once its other handlers have ended.
@@ -253,7 +257,7 @@ impl Vm {
             Argument::Number(code.into()),
             Argument::Bytes(reason.as_bytes()),
         ];
-        if self.call(id, Handler::Close, &arguments) == Progress::Done {
+        if self.call(id, HandlerName::Close, &arguments) == HandlerProgress::Done {
             self.forget(id);
         }
     }
@@ -262,7 +266,13 @@ impl Vm {
     pub fn request(&mut self, id: ConnectionId, request: impl Into<Box<Request>>, now: Now) {
         self.set_now(now);
         let request = request.into();
-        self.ask(id, Handler::Request, self.serve, request, Owner::Request);
+        self.ask(
+            id,
+            HandlerName::Request,
+            self.serve,
+            request,
+            Owner::Request,
+        );
     }
 
     /// A handshake, answered by [`Effect::Handshake`](veche_runtime::Effect::Handshake).
@@ -270,7 +280,7 @@ impl Vm {
         self.set_now(now);
         self.ask(
             id,
-            Handler::Handshake,
+            HandlerName::Handshake,
             self.shake,
             request.into(),
             Owner::Handshake,
@@ -299,7 +309,7 @@ impl Vm {
         }
     }
 
-    fn local(&mut self, id: ConnectionId) -> Option<&mut Local> {
+    fn local(&mut self, id: ConnectionId) -> Option<&mut LocalConnection> {
         let local = self.locals.get_mut(id.index as usize)?.as_mut();
         local
             .filter(|local| local.generation == id.generation)
@@ -319,7 +329,7 @@ impl Vm {
         if self.locals.len() <= index {
             self.locals.resize_with(index + 1, || None);
         }
-        let before = self.locals[index].replace(Local {
+        let before = self.locals[index].replace(LocalConnection {
             generation: id.generation,
             object,
             is_client,
@@ -337,7 +347,12 @@ impl Vm {
     }
 
     /// Calls a handler of a connection, or queues the call behind those that wait.
-    fn call(&mut self, id: ConnectionId, handler: Handler, arguments: &[Argument<'_>]) -> Progress {
+    fn call(
+        &mut self,
+        id: ConnectionId,
+        handler: HandlerName,
+        arguments: &[Argument<'_>],
+    ) -> HandlerProgress {
         let local = self.local(id);
         let (is_busy, is_client) =
             local.map_or((false, false), |local| (local.is_busy, local.is_client));
@@ -349,9 +364,9 @@ impl Vm {
         };
         let Some(function) = handlers[handler as usize] else {
             return if is_busy {
-                Progress::Waits
+                HandlerProgress::Waits
             } else {
-                Progress::Done
+                HandlerProgress::Done
             };
         };
         let coroutine = self.machine.prepare(function, arguments);
@@ -364,30 +379,30 @@ impl Vm {
                 local.queue.push_back(place);
             }
             if !is_busy && !is_gated {
-                self.postponed.push_back(Postponed::Of(id));
+                self.postponed.push_back(DeferredCall::Of(id));
             }
-            return Progress::Waits;
+            return HandlerProgress::Waits;
         }
         match self.resume(&coroutine, &[], owner, handler.name()) {
-            Ran::Ended => {
+            RunEnd::Ended => {
                 self.machine.recycle(coroutine);
                 self.settle();
-                Progress::Done
+                HandlerProgress::Done
             }
             ran => {
                 let progress = match ran {
-                    Ran::Waits(_) => Progress::Waits,
-                    _ => Progress::Done,
+                    RunEnd::Waits(_) => HandlerProgress::Waits,
+                    _ => HandlerProgress::Done,
                 };
                 if let Some(local) = self.local(id) {
-                    local.is_busy = progress == Progress::Waits;
+                    local.is_busy = progress == HandlerProgress::Waits;
                 }
                 self.left(coroutine, owner, ran);
                 self.settle();
                 // It may have ended within the settling.
                 match self.local(id) {
-                    Some(local) if local.is_busy => Progress::Waits,
-                    _ => Progress::Done,
+                    Some(local) if local.is_busy => HandlerProgress::Waits,
+                    _ => HandlerProgress::Done,
                 }
             }
         }
@@ -397,7 +412,7 @@ impl Vm {
     fn ask(
         &mut self,
         id: ConnectionId,
-        handler: Handler,
+        handler: HandlerName,
         wrapper: Reference,
         request: Box<Request>,
         owner: fn(u64) -> Owner,
@@ -434,7 +449,7 @@ impl Vm {
         answer: &[Argument<'_>],
         owner: Owner,
         handler: &'static str,
-    ) -> Ran {
+    ) -> RunEnd {
         self.desk.set_running(owner);
         let began = self.machine.ticks();
         self.desk.clock.begin_run();
@@ -443,7 +458,7 @@ impl Vm {
         let ticks = self.machine.ticks().wrapping_sub(began);
         if ticks >= SLOW_TICKS {
             let ms = ticks * TICK.as_millis() as u64;
-            let slow = Slow { handler, ms };
+            let slow = SlowHandler { handler, ms };
             self.slow = self
                 .slow
                 .into_iter()
@@ -454,7 +469,7 @@ impl Vm {
     }
 
     /// Those of its connections that are so; of the same index the one that leaves comes first.
-    fn ids(&self, which: impl Fn(&Local) -> bool) -> impl Iterator<Item = ConnectionId> {
+    fn ids(&self, which: impl Fn(&LocalConnection) -> bool) -> impl Iterator<Item = ConnectionId> {
         let placed = self.locals.iter().enumerate();
         let placed = placed.filter_map(|(index, local)| {
             let local = local.as_ref()?;
@@ -470,30 +485,30 @@ impl Vm {
     }
 
     /// A coroutine has left a run.
-    fn left(&mut self, coroutine: Coroutine, owner: Owner, ran: Ran) {
+    fn left(&mut self, coroutine: Coroutine, owner: Owner, ran: RunEnd) {
         match ran {
-            Ran::Waits(token) => {
+            RunEnd::Waits(token) => {
                 self.tasks.keep(Task {
                     coroutine,
                     owner,
                     token: Some(token),
                 });
                 if let Owner::Connection(id, handler) = owner {
-                    self.waits_of(id, handler, token);
+                    self.waits_of_closed(id, handler, token);
                 }
             }
-            Ran::Ended => {
+            RunEnd::Ended => {
                 self.close_streams(&coroutine);
                 self.machine.recycle(coroutine);
                 self.ended(owner);
             }
-            Ran::Failed(failure) => {
+            RunEnd::Failed(failure) => {
                 self.close_streams(&coroutine);
                 let is_ruled = match owner {
-                    Owner::Question(number, _) => self.rule_as_raised(number, &coroutine),
+                    Owner::Question(number, _) => self.respond_with_error(number, &coroutine),
                     _ => false,
                 };
-                self.bury(coroutine);
+                self.drop_dead(coroutine);
                 if !is_ruled {
                     self.failed(owner, failure);
                 }
@@ -508,7 +523,7 @@ impl Vm {
     }
 
     /// Lets go of a coroutine that has failed, and of what it held.
-    fn bury(&self, coroutine: Coroutine) {
+    fn drop_dead(&self, coroutine: Coroutine) {
         self.machine.discard(coroutine);
         if let Err(error) = self
             .machine

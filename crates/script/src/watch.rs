@@ -31,7 +31,7 @@ pub(crate) const SIGNAL: i32 = libc::SIGURG;
 
 /// What one thread that runs scripts tells the watchdog.
 #[derive(Debug, Default)]
-struct Watched {
+struct WatchedThread {
     /// The thread's number.
     thread: i32,
     /// Odd while a script runs.
@@ -44,21 +44,21 @@ struct Watched {
 
 /// A thread's side of the watch.
 #[derive(Clone, Debug)]
-pub(crate) struct Watch {
-    watched: Arc<Watched>,
-    dog: &'static Dog,
+pub(crate) struct ThreadWatch {
+    watched: Arc<WatchedThread>,
+    dog: &'static WatchdogState,
 }
 
 #[derive(Debug)]
-struct Dog {
-    all: Mutex<Vec<Arc<Watched>>>,
+struct WatchdogState {
+    all: Mutex<Vec<Arc<WatchedThread>>>,
     asleep: AtomicBool,
     thread: OnceLock<Thread>,
     /// Looks so far.
     ticks: AtomicU64,
 }
 
-static DOG: Dog = Dog {
+static DOG: WatchdogState = WatchdogState {
     all: Mutex::new(Vec::new()),
     asleep: AtomicBool::new(false),
     thread: OnceLock::new(),
@@ -67,24 +67,24 @@ static DOG: Dog = Dog {
 
 thread_local! {
     /// For the signal's handler: no destructor, no lazy initialization.
-    static CURRENT: Cell<*const Watched> = const { Cell::new(ptr::null()) };
+    static CURRENT: Cell<*const WatchedThread> = const { Cell::new(ptr::null()) };
 }
 
-impl Watch {
+impl ThreadWatch {
     /// The watch of the calling thread; begins to watch it.
     ///
     /// # Errors
     /// The system gives no thread or no signal.
     pub(crate) fn this_thread() -> std::io::Result<Self> {
         thread_local! {
-            static OWN: Cell<Option<Arc<Watched>>> = const { Cell::new(None) };
+            static OWN: Cell<Option<Arc<WatchedThread>>> = const { Cell::new(None) };
         }
         DOG.wake_up()?;
         let known = OWN.take();
         let watched = known.unwrap_or_else(|| {
-            let watched = Arc::new(Watched {
+            let watched = Arc::new(WatchedThread {
                 thread: rustix::thread::gettid().as_raw_nonzero().get(),
-                ..Watched::default()
+                ..WatchedThread::default()
             });
             // The list keeps it for good, so the handler's pointer stays valid; threads that run scripts are few.
             DOG.all.lock().push(Arc::clone(&watched));
@@ -122,7 +122,7 @@ impl Watch {
     }
 }
 
-impl Dog {
+impl WatchdogState {
     fn wake_up(&'static self) -> std::io::Result<()> {
         let mut all = self.all.lock();
         if self.thread.get().is_none() {
@@ -138,12 +138,12 @@ impl Dog {
 
     /// Looks until the process ends.
     fn watch(&self) {
-        let mut seen: Vec<Seen> = Vec::new();
+        let mut seen: Vec<ObservedThread> = Vec::new();
         let mut quiet = 0;
         loop {
             self.ticks.fetch_add(1, Relaxed);
             let all = self.all.lock().clone();
-            seen.resize_with(all.len(), Seen::default);
+            seen.resize_with(all.len(), ObservedThread::default);
             let busy = all
                 .iter()
                 .zip(&mut seen)
@@ -162,7 +162,7 @@ impl Dog {
     }
 
     /// Looks at one thread; whether a script ran since the last look.
-    fn look(&self, watched: &Watched, seen: &mut Seen) -> bool {
+    fn look(&self, watched: &WatchedThread, seen: &mut ObservedThread) -> bool {
         let run = watched.run.load(Acquire);
         let changed = run != seen.run;
         if run.is_multiple_of(2) {
@@ -170,7 +170,7 @@ impl Dog {
             return changed;
         }
         if changed {
-            *seen = Seen {
+            *seen = ObservedThread {
                 run,
                 cpu_ns: raw::cpu_ns(watched.thread),
             };
@@ -187,7 +187,7 @@ impl Dog {
 
 /// A thread as the watchdog saw it last.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct ObservedThread {
     run: u64,
     cpu_ns: u64,
 }
@@ -195,7 +195,7 @@ struct Seen {
 /// The signal's handler. Nothing here allocates, locks or may panic.
 fn on_signal() {
     let current = CURRENT.try_with(Cell::get).unwrap_or(ptr::null());
-    let Some((run, doomed, state)) = raw::peek(current, |watched: &Watched| {
+    let Some((run, doomed, state)) = raw::peek(current, |watched: &WatchedThread| {
         (
             watched.run.load(Relaxed),
             watched.doomed.load(Relaxed),
@@ -205,6 +205,6 @@ fn on_signal() {
         return;
     };
     if !run.is_multiple_of(2) && run == doomed {
-        raw::doom(state, raw::Doom::Budget);
+        raw::kill_run(state, raw::KillReason::Budget);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use support::{ANN, BOB, Bench, limits};
 use veche_runtime::Host;
-use veche_script::{Limits, MessageKind, Progress, World};
+use veche_script::{AppWorld, HandlerProgress, MessageKind, ScriptLimits};
 
 #[test]
 fn memory_has_a_cap() {
@@ -28,7 +28,7 @@ fn memory_has_a_cap() {
             end
             return app"
             ),
-            Limits {
+            ScriptLimits {
                 cpu_budget: Duration::from_secs(20),
                 ..limits()
             },
@@ -75,7 +75,7 @@ fn one_result_can_not_take_more_than_there_is() {
                 end
                 return app"
             ),
-            Limits {
+            ScriptLimits {
                 cpu_budget: Duration::from_millis(20),
                 ..limits()
             },
@@ -98,7 +98,7 @@ fn one_result_can_not_take_more_than_there_is() {
 #[test]
 fn scripts_grow_only_while_the_process_has_memory() {
     let is_short = Rc::new(Cell::new(false));
-    let world = World::default();
+    let world = AppWorld::default();
     let own = Rc::clone(&is_short);
     world.attach(&Host {
         is_short: Some(Rc::new(move || own.get())),
@@ -114,7 +114,7 @@ fn scripts_grow_only_while_the_process_has_memory() {
           conn:send(tostring(#kept))
         end
         return app",
-        Limits {
+        ScriptLimits {
             memory_bytes_max: 256 << 20,
             ..limits()
         },
@@ -218,7 +218,7 @@ fn what_is_refused_at_the_limit_collects_nothing() {
           while true do kept = { kept } end
         end
         return app",
-        Limits {
+        ScriptLimits {
             cpu_budget: Duration::from_secs(5),
             ..limits()
         },
@@ -239,7 +239,7 @@ fn what_is_refused_at_the_limit_collects_nothing() {
         let progress = bench
             .vm
             .message(BOB, MessageKind::Text, b"hello", bench.now);
-        assert_eq!(progress, Progress::Done);
+        assert_eq!(progress, HandlerProgress::Done);
         let told = bench.told();
         assert!(told[0].contains("not enough memory"), "{told:?}");
         assert!(
@@ -252,5 +252,8 @@ fn what_is_refused_at_the_limit_collects_nothing() {
     let progress = bench
         .vm
         .message(BOB, MessageKind::Text, b"hello", bench.now);
-    assert_eq!((progress, bench.vm.deadline_ms()), (Progress::Waits, 0));
+    assert_eq!(
+        (progress, bench.vm.deadline_ms()),
+        (HandlerProgress::Waits, 0)
+    );
 }

@@ -3,18 +3,18 @@
 mod support;
 
 use support::Folder;
-use veche_script::Code;
+use veche_script::SourceCode;
 
 /// Has a handler of each ask for a module.
-fn require(code: &std::sync::Arc<Code>, module: &str) {
-    let app = veche_script::App {
+fn require(code: &std::sync::Arc<SourceCode>, module: &str) {
+    let app = veche_script::ScriptApp {
         name: "test".into(),
         options: serde_json::Value::Null,
         has_files: false,
         limits: support::limits(),
-        role: veche_script::Role::Clients,
+        role: veche_script::AppRole::Clients,
     };
-    let world = veche_script::World::default();
+    let world = veche_script::AppWorld::default();
     let mut vm = veche_script::Vm::new(&app, code, &world, 0).expect("a VM");
     let request = support::request("GET", &format!("/{module}"), "");
     vm.turn(veche_script::Now::default());
@@ -30,7 +30,7 @@ fn what_a_handler_has_asked_for_late_is_no_change() {
     );
     folder.write("late.lua", "return 'late'");
     folder.write("later.lua", "return 'later'");
-    let read = || std::sync::Arc::new(Code::read(&script).expect("the script"));
+    let read = || std::sync::Arc::new(SourceCode::read(&script).expect("the script"));
     let (old, new) = (read(), read());
     require(&old, "late");
     assert_eq!((old.files().len(), new.files().len()), (2, 1));

@@ -5,10 +5,10 @@ mod support;
 use std::time::Duration;
 
 use support::{ANN, BOB, Bench, limits};
-use veche_script::{Limits, MessageKind, Progress, World};
+use veche_script::{AppWorld, HandlerProgress, MessageKind, ScriptLimits};
 
-fn small_budget() -> Limits {
-    Limits {
+fn small_budget() -> ScriptLimits {
+    ScriptLimits {
         cpu_budget: Duration::from_millis(20),
         ..limits()
     }
@@ -72,7 +72,7 @@ fn a_runaway_loop_ends_alone() {
         );
         bench.open(ANN);
         bench.open(BOB);
-        assert_eq!(bench.text(ANN, "go"), Progress::Done, "{what}");
+        assert_eq!(bench.text(ANN, "go"), HandlerProgress::Done, "{what}");
         let told = bench.told();
         assert!(
             told.len() == 2
@@ -96,7 +96,7 @@ fn a_hundred_thousand_coroutines_sleep_and_wake() {
         end
         function app.close() print(woken) end
         return app",
-        Limits {
+        ScriptLimits {
             memory_bytes_max: 256 << 20,
             ..small_budget()
         },
@@ -124,7 +124,7 @@ fn a_hundred_thousand_coroutines_sleep_and_wake() {
 #[test]
 fn many_handlers_within_their_budgets_share_turns() {
     let mut bench = Bench::in_world(
-        &World::default(),
+        &AppWorld::default(),
         "local app = {}
         function app.message(conn, data)
           local n = 0
@@ -132,7 +132,7 @@ fn many_handlers_within_their_budgets_share_turns() {
           conn:send(data)
         end
         return app",
-        Limits {
+        ScriptLimits {
             cpu_budget: Duration::from_secs(5),
             ..limits()
         },
@@ -147,7 +147,7 @@ fn many_handlers_within_their_budgets_share_turns() {
         let progress = bench
             .vm
             .message(id, MessageKind::Text, i.to_string().as_bytes(), bench.now);
-        waits += usize::from(progress == Progress::Waits);
+        waits += usize::from(progress == HandlerProgress::Waits);
     }
     let told = bench.told().len();
     assert!(waits > 0 && told > 0 && told < 200, "{waits} {told}");
@@ -175,7 +175,7 @@ fn a_long_run_within_the_budget_is_not_ended() {
           print('whole')
         end
         return app",
-        Limits {
+        ScriptLimits {
             cpu_budget: Duration::from_millis(100),
             ..limits()
         },
@@ -204,7 +204,7 @@ fn what_nests_in_c_is_an_error_in_time() {
                     function app.message(conn, data) {body} end
                     return app"
                 ),
-                Limits {
+                ScriptLimits {
                     cpu_budget: Duration::from_secs(2),
                     ..limits()
                 },
@@ -254,7 +254,7 @@ fn what_a_script_sends_in_one_run_has_a_limit() {
           while true do conn:send(big) end
         end
         return app",
-        Limits {
+        ScriptLimits {
             cpu_budget: Duration::from_secs(5),
             ..limits()
         },
@@ -303,7 +303,7 @@ fn errors_without_end_are_collected() {
           conn:send('done')
         end
         return app",
-        Limits {
+        ScriptLimits {
             cpu_budget: Duration::from_secs(20),
             memory_bytes_max: 8 << 20,
             ..limits()
@@ -399,7 +399,7 @@ fn an_error_is_its_handlers_alone_and_has_a_traceback() {
     bench.close(ANN);
     assert!(bench.told()[0] == "closed");
     bench.open(BOB);
-    assert_eq!(bench.text(BOB, "wait"), Progress::Waits);
+    assert_eq!(bench.text(BOB, "wait"), HandlerProgress::Waits);
     bench.advance(1000);
     let told = bench.told();
     assert!(told[0].contains("app.lua:3: wait"), "{told:?}");

@@ -5,10 +5,12 @@ mod support;
 use std::sync::Arc;
 
 use support::{ANN, Folder};
-use veche_runtime::hooks::{Data, Hook, HookCaller, HookRequest};
-use veche_runtime::wire::{Carrier, Desk, EventName, Frame, FromWorker, Origin};
-use veche_runtime::{Attribute, Effect, Effects, Event, Host, Progress, Request, Runtime, Token};
-use veche_script::{App, Code, MessageKind, Now, Program, Role, Script};
+use veche_runtime::hooks::{AppHookCaller, AppHookRequest, Data, Hook};
+use veche_runtime::wire::{CallBridge, EffectBuilder, EventName, EventOrigin, Frame, FromWorker};
+use veche_runtime::{
+    Attribute, Effect, Effects, Event, HandlerProgress, Host, Request, Runtime, Token,
+};
+use veche_script::{AppRole, MessageKind, Now, Program, Script, ScriptApp, SourceCode};
 use veche_store::Store;
 
 const SCRIPT: &str = r#"
@@ -41,14 +43,14 @@ const SCRIPT: &str = r#"
 fn script(folder: &Folder) -> Script {
     let path = folder.write("app.lua", SCRIPT);
     let program = Program {
-        app: App {
+        app: ScriptApp {
             name: "test".into(),
             options: serde_json::Value::Null,
             has_files: false,
             limits: support::limits(),
-            role: Role::Clients,
+            role: AppRole::Clients,
         },
-        code: Arc::new(Code::read(&path).expect("a script")),
+        code: Arc::new(SourceCode::read(&path).expect("a script")),
         store: Arc::new(Store::default()),
         seed: None,
         load_run: None,
@@ -60,25 +62,25 @@ fn script(folder: &Folder) -> Script {
 
 struct Own;
 
-impl Desk for Own {
+impl CallBridge for Own {
     fn token(&mut self) -> Token {
         Token(0)
     }
 
-    fn set_attribute(&mut self, _: veche_calls::Place, _: &str, _: Option<Attribute>) {}
+    fn set_attribute(&mut self, _: veche_calls::WorkerConnection, _: &str, _: Option<Attribute>) {}
 }
 
 /// The effects of a worker's answer.
-fn of_worker(origin: Origin, event: EventName, head: &str, payload: &[u8]) -> Effects {
+fn of_worker(origin: EventOrigin, event: EventName, head: &str, payload: &[u8]) -> Effects {
     let frame = Frame {
         head: head.as_bytes(),
         payload,
     };
     let mut effects = Effects::default();
-    let carrier = Carrier { worker: 0, origin };
+    let carrier = EffectBuilder { worker: 0, origin };
     match FromWorker::read(frame, |_| Some(event)) {
         Ok(FromWorker::Handled(handled)) => carrier
-            .handled(handled, &mut Own, &mut effects)
+            .add_effects(handled, &mut Own, &mut effects)
             .expect("there is room"),
         other => panic!("{other:?}"),
     }
@@ -127,9 +129,9 @@ fn a_script_and_a_worker_process_have_the_same_effects() {
         kind: MessageKind::Text,
         data: data.as_bytes(),
     };
-    let asked = |subject| HookRequest {
+    let asked = |subject| AppHookRequest {
         hook: Hook::Rpc,
-        caller: HookCaller {
+        caller: AppHookCaller {
             id: "0.3.1",
             user: "ann",
             transport: "websocket",
@@ -147,10 +149,10 @@ fn a_script_and_a_worker_process_have_the_same_effects() {
         data: Some(Data::Json(b"[1,2]")),
     };
     let (sum, other) = (asked("sum"), asked("other"));
-    let (handshake, message) = (Origin::Handshake(id), Origin::Connection(id));
-    let (rpc, name) = (Origin::Hook(7), EventName::Message);
+    let (handshake, message) = (EventOrigin::Handshake(id), EventOrigin::Connection(id));
+    let (rpc, name) = (EventOrigin::Hook(7), EventName::Message);
     let hook = |request| Event::Hook { number: 7, request };
-    let table: Vec<(Event<'_>, Origin, EventName, &str, &str)> = vec![
+    let table: Vec<(Event<'_>, EventOrigin, EventName, &str, &str)> = vec![
         (
             Event::Handshake {
                 id,
@@ -204,7 +206,7 @@ fn a_script_and_a_worker_process_have_the_same_effects() {
                 id,
                 request: request("/"),
             },
-            Origin::Request(id),
+            EventOrigin::Request(id),
             EventName::Request,
             r#"{"type":"answer","id":1,"reply":{"status":201,"headers":[["Content-Type","application/json"]],"body":0}}"#,
             r#"{"id":1}"#,
@@ -227,7 +229,7 @@ fn a_script_and_a_worker_process_have_the_same_effects() {
     let mut of_script = |event: Event<'_>| {
         let what = format!("{event:?}");
         let progress = script.handle_event(event, now);
-        assert_eq!(progress, Progress::Done, "{what}");
+        assert_eq!(progress, HandlerProgress::Done, "{what}");
         let mut effects = Effects::default();
         script.take_effects(&mut effects);
         (what, told(effects))

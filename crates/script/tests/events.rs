@@ -3,9 +3,9 @@
 mod support;
 
 use support::Bench;
-use veche_script::ChannelEvent;
+use veche_script::ChannelEventView;
 
-const NEWS: ChannelEvent<'static> = ChannelEvent {
+const NEWS: ChannelEventView<'static> = ChannelEventView {
     kind: "occupied",
     channel: Some("news"),
     user: None,
@@ -33,14 +33,14 @@ fn batches_are_told_one_by_one() {
     assert!(!bench.vm.takes_events());
     bench.advance(1000);
     assert!(bench.vm.takes_events());
-    let joined = ChannelEvent {
+    let joined = ChannelEventView {
         kind: "joined",
         user: Some("ann"),
         client: Some("c1"),
         info: Some(br#"{"name":"Ann"}"#),
         ..NEWS
     };
-    bench.vm.tell(&[NEWS, joined], 7, bench.now);
+    bench.vm.deliver(&[NEWS, joined], 7, bench.now);
     assert!(!bench.vm.takes_events());
     assert_eq!(
         bench.told(),
@@ -52,7 +52,7 @@ fn batches_are_told_one_by_one() {
     bench.advance(1000);
     assert!(bench.vm.takes_events());
     // One that fails is done with them.
-    bench.vm.tell(&[NEWS; 3], 0, bench.now);
+    bench.vm.deliver(&[NEWS; 3], 0, bench.now);
     assert!(bench.vm.takes_events());
     let told = bench.told();
     assert!(told[3].contains("no more"), "{told:?}");

@@ -3,7 +3,7 @@
 mod support;
 
 use support::{ANN, BOB, Bench, Folder, limits, load_error, request};
-use veche_script::{Answer, ConnectionId, Effect, Handler, MessageKind, Progress};
+use veche_script::{ConnectionId, Effect, HandlerName, HandlerProgress, MessageKind, WaitResult};
 
 const ECHO: &str = "
 local app = {}
@@ -13,9 +13,9 @@ return app";
 #[test]
 fn an_echo() {
     let mut bench = Bench::new(ECHO);
-    assert!(bench.vm.has(Handler::Message) && !bench.vm.has(Handler::Open));
-    assert_eq!(bench.open(ANN), Progress::Done);
-    assert_eq!(bench.text(ANN, "hi"), Progress::Done);
+    assert!(bench.vm.has(HandlerName::Message) && !bench.vm.has(HandlerName::Open));
+    assert_eq!(bench.open(ANN), HandlerProgress::Done);
+    assert_eq!(bench.text(ANN, "hi"), HandlerProgress::Done);
     bench
         .vm
         .message(ANN, MessageKind::Binary, b"\0\xff", bench.now);
@@ -46,9 +46,9 @@ fn events_of_a_connection_come_in_order_even_if_one_waits() {
         function app.close(conn, code, reason) print('close', code, reason, conn:send('x')) end
         return app",
     );
-    assert_eq!(bench.open(ANN), Progress::Waits);
-    assert_eq!(bench.text(ANN, "one"), Progress::Waits);
-    assert_eq!(bench.open(BOB), Progress::Waits);
+    assert_eq!(bench.open(ANN), HandlerProgress::Waits);
+    assert_eq!(bench.text(ANN, "one"), HandlerProgress::Waits);
+    assert_eq!(bench.open(BOB), HandlerProgress::Waits);
     assert_eq!(bench.told(), ["open", "open"]);
     bench.advance(999);
     assert_eq!(bench.told(), [""; 0]);
@@ -57,7 +57,7 @@ fn events_of_a_connection_come_in_order_even_if_one_waits() {
         bench.told(),
         ["opened", "message one", "opened", "ready bob"]
     );
-    assert_eq!(bench.text(ANN, "two"), Progress::Waits);
+    assert_eq!(bench.text(ANN, "two"), HandlerProgress::Waits);
     bench.advance(2000);
     assert_eq!(bench.told(), ["done", "message two"]);
     bench.advance(2000);
@@ -66,7 +66,7 @@ fn events_of_a_connection_come_in_order_even_if_one_waits() {
     assert_eq!(bench.told(), ["close\t1001\tbye\tnil\tclosed"]);
     assert_eq!(bench.vm.tasks(), 0);
     // The index is another's now.
-    assert_eq!(bench.text(ANN, "late"), Progress::Done);
+    assert_eq!(bench.text(ANN, "late"), HandlerProgress::Done);
     assert_eq!(bench.told(), [""; 0]);
 }
 
@@ -259,13 +259,13 @@ fn subscribing_waits_for_the_home() {
         end
         return app"#,
     );
-    assert_eq!(bench.open(ANN), Progress::Waits);
+    assert_eq!(bench.open(ANN), HandlerProgress::Waits);
     let effects = bench.effects();
     assert_eq!(effects[0].0, "subscribe ann room:7");
     let Effect::Subscribe { token, .. } = effects[0].1 else {
         panic!("{effects:?}")
     };
-    bench.answer(token, Answer::Done);
+    bench.answer(token, WaitResult::Done);
     let effects = bench.effects();
     assert_eq!(
         (&*effects[0].0, &*effects[1].0),
@@ -274,13 +274,13 @@ fn subscribing_waits_for_the_home() {
     let Effect::Subscribe { token, .. } = effects[1].1 else {
         panic!("{effects:?}")
     };
-    bench.answer(token, Answer::Failed("too many".into()));
+    bench.answer(token, WaitResult::Failed("too many".into()));
     assert_eq!(
         bench.told(),
         ["false\ttoo many", "unsubscribe ann room:7", "ready ann"]
     );
     // Nobody waits for it any more.
-    bench.answer(token, Answer::Done);
+    bench.answer(token, WaitResult::Done);
     assert_eq!(bench.told(), [""; 0]);
 }
 

@@ -7,13 +7,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use support::{Bench, load_error};
 use veche_script::Effect;
 use veche_script::hooks::{
-    Blob, Data, Grant, Hook, HookCaller, HookRequest, HookResponse, ServerSubscription,
+    AppHookCaller, AppHookRequest, Blob, Data, Grant, Hook, HookResponse, ServerSubscription,
 };
 
-fn asked(hook: Hook) -> HookRequest<'static> {
-    HookRequest {
+fn asked(hook: Hook) -> AppHookRequest<'static> {
+    AppHookRequest {
         hook,
-        caller: HookCaller {
+        caller: AppHookCaller {
             id: "c1",
             user: "ann",
             transport: "websocket",
@@ -62,7 +62,7 @@ fn rulings(bench: &mut Bench) -> (Vec<(u64, HookResponse)>, Vec<String>) {
     (rulings, told)
 }
 
-fn ask(bench: &mut Bench, asked: &HookRequest<'_>) -> (HookResponse, Vec<String>) {
+fn ask(bench: &mut Bench, asked: &AppHookRequest<'_>) -> (HookResponse, Vec<String>) {
     bench.vm.turn(bench.now);
     bench.vm.decide(7, asked, bench.now);
     let (mut rulings, told) = rulings(bench);
@@ -122,7 +122,7 @@ fn handlers_get_what_is_asked() {
     ];
     let channels: [Box<str>; 1] = ["news".into()];
     let mut connect = asked(Hook::Connect);
-    connect.caller = HookCaller {
+    connect.caller = AppHookCaller {
         user: "",
         name: "js",
         version: "5",
@@ -408,7 +408,7 @@ fn handlers_wait_and_each_question_is_ruled_once() {
         end",
     );
     for (number, method) in [(1, "3"), (2, "1"), (3, "2")] {
-        let question = HookRequest {
+        let question = AppHookRequest {
             subject: method,
             ..asked(Hook::Rpc)
         };
@@ -424,8 +424,8 @@ fn handlers_wait_and_each_question_is_ruled_once() {
     bench.advance(1000);
     assert_eq!(rulings(&mut bench).0, [(2, data("\"1\""))]);
     // One that takes too long is given up; the others are not.
-    bench.vm.decide_no_more(1, bench.now);
-    bench.vm.decide_no_more(1, bench.now);
+    bench.vm.fail_undecided(1, bench.now);
+    bench.vm.fail_undecided(1, bench.now);
     let (all, told) = rulings(&mut bench);
     assert_eq!(all, [(1, HookResponse::Failed)]);
     assert!(told[0].contains("longer than request_timeout"), "{told:?}");
@@ -446,13 +446,13 @@ fn questions_wait_for_the_start_and_one_that_is_given_up_before_never_begins() {
         return app",
     );
     for (number, method) in [(1, "first"), (2, "second"), (3, "third")] {
-        let question = HookRequest {
+        let question = AppHookRequest {
             subject: method,
             ..asked(Hook::Rpc)
         };
         bench.vm.decide(number, &question, bench.now);
     }
-    bench.vm.decide_no_more(2, bench.now);
+    bench.vm.fail_undecided(2, bench.now);
     assert_eq!(rulings(&mut bench).0, [(2, HookResponse::Failed)]);
     bench.advance(1000);
     let (all, told) = rulings(&mut bench);
@@ -476,7 +476,7 @@ fn methods_may_stand_in_a_table() {
     };
     assert_eq!(granted.data, json("[1,null]"));
     for method in ["n", "x", "__index"] {
-        let question = HookRequest {
+        let question = AppHookRequest {
             subject: method,
             ..asked(Hook::Rpc)
         };

@@ -5,17 +5,20 @@ mod support;
 use std::sync::Arc;
 
 use support::Bench;
-use veche_calls::{Body, Call, Fault, FaultKind, Fetch, Handle, Http, HttpReply, Reply, Trust};
+use veche_calls::{
+    Call, CallError, CallErrorKind, CertificateTrust, Handle, HttpCall, HttpReply, HttpRequest,
+    Reply, ReplyBody,
+};
 use veche_script::{Effect, Token};
 
 /// A body that is read piece by piece; whoever made it sees whether it is still there.
-fn stream() -> (Arc<()>, Body) {
+fn stream() -> (Arc<()>, ReplyBody) {
     let life = Arc::new(());
     let handle = Handle::new(Arc::clone(&life));
-    (life, Body::Stream(handle))
+    (life, ReplyBody::Stream(handle))
 }
 
-fn reply(body: Body) -> Result<Reply, Fault> {
+fn reply(body: ReplyBody) -> Result<Reply, CallError> {
     let headers = [
         ("content-type", "text/plain"),
         ("vary", "a"),
@@ -32,8 +35,8 @@ fn reply(body: Body) -> Result<Reply, Fault> {
     })))
 }
 
-fn whole(text: &str) -> Result<Reply, Fault> {
-    reply(Body::Whole(text.into()))
+fn whole(text: &str) -> Result<Reply, CallError> {
+    reply(ReplyBody::Whole(text.into()))
 }
 
 struct Client(Bench);
@@ -51,7 +54,7 @@ impl Client {
     }
 
     /// The one thing that is asked.
-    fn asked(&mut self) -> (Token, Http) {
+    fn asked(&mut self) -> (Token, HttpCall) {
         let effects = self.0.effects();
         match &effects[..] {
             [(_, Effect::Call { token, call })] => match &**call {
@@ -62,23 +65,23 @@ impl Client {
         }
     }
 
-    fn fetch(&mut self) -> (Token, Fetch) {
+    fn fetch(&mut self) -> (Token, HttpRequest) {
         match self.asked() {
-            (token, Http::Fetch(fetch)) => (token, *fetch),
+            (token, HttpCall::Fetch(fetch)) => (token, *fetch),
             other => panic!("{other:?}"),
         }
     }
 
-    fn reply(&mut self, token: Token, outcome: Result<Reply, Fault>) {
+    fn reply(&mut self, token: Token, outcome: Result<Reply, CallError>) {
         self.0.vm.replied(token, outcome, self.0.now);
     }
 }
 
-fn asked(call: &str) -> Fetch {
+fn asked(call: &str) -> HttpRequest {
     Client::new(call).fetch().1
 }
 
-fn names(fetch: &Fetch) -> Vec<String> {
+fn names(fetch: &HttpRequest) -> Vec<String> {
     let headers = fetch.headers.iter();
     let shown = headers.map(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value)));
     shown.collect()
@@ -125,7 +128,7 @@ fn requests_are_what_was_said() {
     );
     assert_eq!(
         (fetch.is_stream, fetch.trust),
-        (true, Trust::File("/ca.pem".into()))
+        (true, CertificateTrust::File("/ca.pem".into()))
     );
 
     let fetch = asked("http.post('http://a.test', { json = { a = 1 }, insecure = true })");
@@ -137,7 +140,7 @@ fn requests_are_what_was_said() {
         (names(&fetch), fetch.trust),
         (
             vec!["content-type: application/json".into()],
-            Trust::Anybody
+            CertificateTrust::Anybody
         )
     );
     let fetch = asked("http.put('http://a.test', 'x', { headers = { ['Content-Type'] = 'a/b' } })");
@@ -197,7 +200,7 @@ fn answers_are_objects() {
     let mut client = Client::new("\nhttp.get('http://a.test/')\n");
     let (token, _) = client.fetch();
     let words = "http: timeout after 30 s connecting to a.test:80";
-    client.reply(token, Err(Fault::new(FaultKind::Timeout, words)));
+    client.reply(token, Err(CallError::new(CallErrorKind::Timeout, words)));
     let told = client.0.told();
     assert!(told[0].contains(&format!("app.lua:5: {words}")), "{told:?}");
 }
@@ -218,7 +221,7 @@ fn streams_are_read_piece_by_piece() {
         let (_, Effect::Call { token, call }) = effects.last().expect("a call") else {
             panic!("{effects:?}");
         };
-        assert!(matches!(&**call, Call::Http(Http::Read(_))), "{call:?}");
+        assert!(matches!(&**call, Call::Http(HttpCall::Read(_))), "{call:?}");
         let piece = piece.map(|piece| piece.as_bytes().to_vec());
         let token = *token;
         drop(effects);

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use support::{ANN, BOB, Bench, limits};
-use veche_script::Limits;
+use veche_script::ScriptLimits;
 
 /// What fills memory: a function of the list that keeps what was made and of the size of a piece.
 const FILLERS: &[(&str, &str)] = &[
@@ -194,7 +194,7 @@ fn fill_with(fillers: &[(&str, &str)]) {
         for (from, place) in PLACES {
             let mut bench = Bench::with(
                 &script(filler, place),
-                Limits {
+                ScriptLimits {
                     memory_bytes_max: 3 << 20,
                     cpu_budget: Duration::from_millis(100),
                     ..limits()

@@ -3,7 +3,7 @@
 mod support;
 
 use support::{ANN, BOB, Bench, request};
-use veche_script::{ConnectionId, MessageKind, World};
+use veche_script::{AppWorld, ConnectionId, MessageKind};
 
 const EVE: ConnectionId = ConnectionId {
     index: 5,
@@ -27,7 +27,7 @@ fn script(name: &str, start: &str) -> String {
 
 #[test]
 fn calls_that_wait_for_start_move() {
-    let world = World::default();
+    let world = AppWorld::default();
     let mut bench = Bench::within(
         &world,
         &script("old", "veche.sleep(5) print('old: started')"),
@@ -95,7 +95,7 @@ fn calls_that_wait_for_start_move() {
 
 #[test]
 fn connections_go_on_where_newer_code_has_no_handler_for_what_waits() {
-    let world = World::default();
+    let world = AppWorld::default();
     let mut bench = Bench::within(&world, &script("old", "veche.sleep(5)"));
     bench.open(ANN);
     bench.open(BOB);
@@ -121,7 +121,7 @@ fn connections_go_on_where_newer_code_has_no_handler_for_what_waits() {
 /// Who waits behind a handler that has begun waits on: calls of a connection keep their order.
 #[test]
 fn what_has_begun_stays() {
-    let world = World::default();
+    let world = AppWorld::default();
     let slow = "local veche = require 'veche'
         return { message = function(conn, data) veche.sleep(1) print('old', data) end }";
     let mut bench = Bench::within(&world, slow);

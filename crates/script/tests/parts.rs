@@ -4,7 +4,7 @@
 mod support;
 
 use support::{ANN, Bench, request};
-use veche_script::{Answer, Effect, Request, Token};
+use veche_script::{Effect, Request, Token, WaitResult};
 
 fn bench(handler: &str) -> Bench {
     Bench::new(&format!(
@@ -81,7 +81,7 @@ fn who_writes_much_waits_for_room() {
     let effects = bench.effects();
     // 32 KiB and what goes beyond; then it waits.
     assert_eq!(effects.len(), 1 + 33);
-    bench.answer(token(&effects), Answer::Done);
+    bench.answer(token(&effects), WaitResult::Done);
     let told = bench.told();
     assert_eq!(told.len(), 7 + 2);
     assert_eq!(told[7..], ["written", "end ann"]);
@@ -231,7 +231,7 @@ fn events_beat_while_there_are_none_and_end_with_their_client() {
     bench.vm.request(ANN, question, bench.now);
     let effects = bench.effects();
     assert_eq!(effects[1].0, "subscribe ann news");
-    bench.answer(token(&effects), Answer::Done);
+    bench.answer(token(&effects), WaitResult::Done);
     for _ in 0..3 {
         bench.advance(14_000);
         assert_eq!(bench.told(), [""; 0]);

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use support::{ANN, Bench, Folder, limits};
 use veche_runtime::Host;
-use veche_script::{App, Code, Effect, Effects, Limits, Now, Refused, Role, Vm, World};
+use veche_script::{
+    AppRole, AppWorld, Effect, Effects, Now, PublishGate, ScriptApp, ScriptLimits, SourceCode, Vm,
+};
 
 /// A VM that learns from `refused` where it can't publish.
 struct Refusing {
     vm: Vm,
-    refused: Rc<Refused>,
+    refused: Rc<PublishGate>,
     effects: Effects,
     now_ms: u64,
     _folder: Folder,
@@ -29,17 +31,17 @@ impl Refusing {
             return app"
         );
         let path = folder.write("app.lua", &script);
-        let app = App {
+        let app = ScriptApp {
             name: "full".into(),
             options: serde_json::Value::Null,
             has_files: false,
             limits: limits(),
-            role: Role::Clients,
+            role: AppRole::Clients,
         };
-        let code = Arc::new(Code::read(&path).expect("the script"));
-        let (world, all) = (World::default(), Rc::new(Refused::default()));
+        let code = Arc::new(SourceCode::read(&path).expect("the script"));
+        let (world, all) = (AppWorld::default(), Rc::new(PublishGate::default()));
         for channel in refused {
-            all.set(channel, true);
+            all.set_refused(channel, true);
         }
         world.attach(&Host {
             refused: Rc::clone(&all),
@@ -95,9 +97,9 @@ fn who_publishes_to_a_full_channel_waits() {
     );
     assert_eq!(bench.told(), [""; 0]);
     assert_eq!(bench.vm.deadline_ms(), u64::MAX, "nobody asks meanwhile");
-    bench.refused.set("#ann", false);
+    bench.refused.set_refused("#ann", false);
     assert_eq!(bench.told(), [""; 0]);
-    bench.refused.set("full", false);
+    bench.refused.set_refused("full", false);
     assert_eq!(bench.told(), ["to full", "to full", "one"]);
     assert_eq!(bench.vm.tasks(), 0);
 }
@@ -121,7 +123,7 @@ fn where_nothing_can_wait_it_is_an_error_that_names_the_channel() {
         "{told:?}"
     );
     assert_eq!(told[1..], ["to free", "true\tnil"]);
-    bench.refused.set_all(true);
+    bench.refused.set_all_refused(true);
     bench.now_ms += 100;
     let told = bench.told();
     assert!(told[0].starts_with("false") && told.len() == 1, "{told:?}");
@@ -136,7 +138,7 @@ fn those_who_wait_go_on_in_order_and_all_of_them() {
         &["full"],
     );
     assert_eq!(bench.told(), [""; 0]);
-    bench.refused.set("full", false);
+    bench.refused.set_refused("full", false);
     let told = bench.told();
     let order = told.iter().filter_map(|line| line.parse::<u32>().ok());
     assert_eq!(order.collect::<Vec<_>>(), (1..=1000).collect::<Vec<_>>());
@@ -158,7 +160,7 @@ fn a_loop_that_publishes_much_lets_it_leave() {
           return 'done'
         end
         return app",
-        Limits {
+        ScriptLimits {
             cpu_budget: std::time::Duration::from_secs(5),
             ..limits()
         },

@@ -3,7 +3,7 @@
 mod support;
 
 use support::{ANN, BOB, Bench, limits};
-use veche_script::{ConnectionId, Effect, Limits, Token};
+use veche_script::{ConnectionId, Effect, ScriptLimits, Token};
 
 const SERVER: ConnectionId = ConnectionId {
     index: 9,
@@ -26,7 +26,7 @@ fn app(callbacks: &str, handler: &str) -> Bench {
             end
             return app"
         ),
-        Limits {
+        ScriptLimits {
             memory_bytes_max: 4 << 20,
             tasks_max: 20,
             ..limits()
@@ -74,7 +74,7 @@ fn a_full_memory_ends_no_dialing() {
     bench.text(ANN, "fill");
     assert_eq!(
         bench.text(BOB, "is not taken"),
-        veche_script::Progress::Done
+        veche_script::HandlerProgress::Done
     );
     bench.close_of(server);
     for _ in 0..3 {

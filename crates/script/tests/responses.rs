@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use support::{ANN, Bench, limits, request};
-use veche_script::{Effect, Limits};
+use veche_script::{Effect, ScriptLimits};
 
 #[test]
 fn a_response_that_is_too_large_is_an_error() {
@@ -18,7 +18,7 @@ fn a_response_that_is_too_large_is_an_error() {
           return table.concat(pieces)
         end
         return app",
-        Limits {
+        ScriptLimits {
             memory_bytes_max: 512 << 20,
             cpu_budget: Duration::from_secs(5),
             ..limits()

@@ -3,7 +3,7 @@
 mod support;
 
 use support::Bench;
-use veche_script::Service;
+use veche_script::ServiceState;
 
 #[test]
 fn it_runs_knows_which_it_is_and_is_over() {
@@ -17,10 +17,10 @@ fn it_runs_knows_which_it_is_and_is_over() {
         return service",
     );
     assert_eq!(bench.told(), ["2\t3\tfalse"]);
-    assert_eq!(bench.vm.service(), Service::Runs);
+    assert_eq!(bench.vm.service(), ServiceState::Runs);
     bench.pass_time();
     assert_eq!(bench.told(), ["done"]);
-    assert_eq!(bench.vm.service(), Service::Over);
+    assert_eq!(bench.vm.service(), ServiceState::Over);
     assert!(bench.vm.is_at_rest());
 }
 
@@ -33,10 +33,10 @@ fn what_run_leaves_behind_belongs_to_it() {
         end }",
     );
     bench.advance(1000);
-    assert_eq!(bench.vm.service(), Service::Runs);
+    assert_eq!(bench.vm.service(), ServiceState::Runs);
     bench.advance(4000);
     assert_eq!(bench.told(), ["later"]);
-    assert_eq!(bench.vm.service(), Service::Over);
+    assert_eq!(bench.vm.service(), ServiceState::Over);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn it_fails_alone_and_its_coroutines_can_be_ended() {
         told[2].contains("app.lua:7: oh\nstack traceback:"),
         "{told:?}"
     );
-    assert_eq!(bench.vm.service(), Service::Failed);
+    assert_eq!(bench.vm.service(), ServiceState::Failed);
     bench.vm.abort();
     bench.told();
     bench.advance(10_000);
@@ -90,10 +90,10 @@ fn it_is_told_to_stop() {
     bench.advance(500);
     assert_eq!(bench.told(), ["stopped"]);
     assert!(!bench.vm.is_stopping());
-    assert_eq!(bench.vm.service(), Service::Runs);
+    assert_eq!(bench.vm.service(), ServiceState::Runs);
     bench.advance(500);
     assert_eq!(bench.told(), ["tidied\ttrue\ttrue"]);
-    assert_eq!(bench.vm.service(), Service::Over);
+    assert_eq!(bench.vm.service(), ServiceState::Over);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::thread;
 
 use support::{Folder, limits};
 
-use veche_script::{App, Code, Now, Vm, World};
+use veche_script::{AppWorld, Now, ScriptApp, SourceCode, Vm};
 use veche_store::{Store, Value};
 
 #[test]
@@ -30,19 +30,19 @@ fn workers_share_dicts_and_counters() {
         return app",
     );
     let store = Arc::new(Store::default());
-    let code = Arc::new(Code::read(&path).expect("the script"));
+    let code = Arc::new(SourceCode::read(&path).expect("the script"));
     thread::scope(|scope| {
         for worker in 0..4 {
             let (store, code) = (Arc::clone(&store), Arc::clone(&code));
             scope.spawn(move || {
-                let app = App {
+                let app = ScriptApp {
                     name: "shared".into(),
                     options: serde_json::Value::Null,
                     has_files: false,
                     limits: limits(),
-                    role: veche_script::Role::Clients,
+                    role: veche_script::AppRole::Clients,
                 };
-                let world = World::with_store(store);
+                let world = AppWorld::with_store(store);
                 let mut vm = Vm::new(&app, &code, &world, worker).expect("a VM");
                 while vm.deadline_ms() == 0 {
                     vm.turn(Now::default());

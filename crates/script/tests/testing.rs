@@ -5,24 +5,24 @@ mod support;
 use std::sync::Arc;
 
 use support::{Folder, limits};
-use veche_script::{App, Code, Effects, Ended, Now, Plain, TestVm, World};
+use veche_script::{AppWorld, Effects, Ended, Now, Plain, ScriptApp, SourceCode, TestVm};
 use veche_store::Store;
 
-fn app() -> App {
-    App {
+fn app() -> ScriptApp {
+    ScriptApp {
         name: "test".into(),
         options: serde_json::Value::Null,
         has_files: false,
         limits: limits(),
-        role: veche_script::Role::Clients,
+        role: veche_script::AppRole::Clients,
     }
 }
 
 fn load(script: &str, seed: u64) -> Result<TestVm, String> {
     let folder = Folder::new();
     let path = folder.write("a_test.lua", script);
-    let code = Arc::new(Code::read(&path).map_err(|error| error.to_string())?);
-    let world = World::seeded(Arc::new(Store::default()), seed);
+    let code = Arc::new(SourceCode::read(&path).map_err(|error| error.to_string())?);
+    let world = AppWorld::seeded(Arc::new(Store::default()), seed);
     TestVm::load(&app(), &code, &world).map_err(|error| error.to_string())
 }
 

@@ -3,7 +3,7 @@
 mod support;
 
 use support::{ANN, Bench, limits};
-use veche_script::{Limits, Service};
+use veche_script::{ScriptLimits, ServiceState};
 
 fn app(body: &str) -> String {
     format!(
@@ -67,7 +67,7 @@ fn a_timer_outlives_a_memory_that_is_full() {
             if #keep > 1000 then keep = {} return end
             while true do keep[#keep + 1] = ('x'):rep(1024) .. #keep end
           end)"),
-        Limits {
+        ScriptLimits {
             memory_bytes_max: 4 << 20,
             ..limits()
         },
@@ -95,7 +95,7 @@ fn a_timer_needs_no_more_room_than_it_had() {
             print('tick')
             error('oh')
           end)"),
-        Limits {
+        ScriptLimits {
             tasks_max: 20,
             ..limits()
         },
@@ -144,11 +144,14 @@ fn a_service_fails_with_its_timer_if_it_is_to() {
         bench.advance(1000);
         bench.vm.service()
     };
-    assert_eq!(service("1"), Service::Runs);
-    assert_eq!(service("{ seconds = 1, on_error = 'log' }"), Service::Runs);
+    assert_eq!(service("1"), ServiceState::Runs);
+    assert_eq!(
+        service("{ seconds = 1, on_error = 'log' }"),
+        ServiceState::Runs
+    );
     assert_eq!(
         service("{ seconds = 1, on_error = 'fail' }"),
-        Service::Failed
+        ServiceState::Failed
     );
 }
 

@@ -3,7 +3,7 @@
 mod support;
 
 use support::{ANN, BOB, Bench, request};
-use veche_calls::{Outcome, Reply};
+use veche_calls::{CallOutcome, Reply};
 use veche_script::{ConnectionId, Effect, MessageKind, Token};
 
 /// What was printed.
@@ -36,7 +36,7 @@ fn turn_with_messages(bench: &mut Bench, clients: u32) {
     }
 }
 
-fn addresses() -> Outcome {
+fn addresses() -> CallOutcome {
     Ok(Reply::Addresses(Vec::new()))
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use support::Bench;
 use veche_calls::password::{PasswordAction, PasswordReply};
-use veche_calls::{Call, Fault, FaultKind, Password, Reply, Resolve};
+use veche_calls::{Call, CallError, CallErrorKind, PasswordCall, Reply, ResolveCall};
 use veche_script::{Effect, Token};
 
 fn check(body: &str, expected: &[&str]) {
@@ -183,7 +183,7 @@ fn cancelled_timers_leave_nothing() {
 /// Begins the call of `veche.resolve` in `app.start` and gives its token.
 fn calling(body: &str) -> (Bench, Token) {
     let (bench, token, call) = beginning(body);
-    let resolve = Call::Resolve(Resolve {
+    let resolve = Call::Resolve(ResolveCall {
         host: "example.org".to_owned(),
         timeout: Duration::from_secs(10),
     });
@@ -223,7 +223,7 @@ fn calls_to_the_world_return_what_they_bring() {
 #[test]
 fn calls_to_the_world_fail_where_the_script_is() {
     let (mut bench, token) = calling("print(pcall(veche.resolve, 'example.org'))");
-    let fault = Fault::new(FaultKind::Unreachable, "no address for \"example.org\"");
+    let fault = CallError::new(CallErrorKind::Unreachable, "no address for \"example.org\"");
     bench.vm.replied(token, Err(fault.clone()), bench.now);
     assert_eq!(
         bench.told(),
@@ -255,7 +255,7 @@ fn errors_of_calls_are_known_by_their_kind() {
         "local ok, why = pcall(veche.resolve, 'example.org') tell(select(2, pcall(error, 'lost: ' .. why, 0)))",
     ] {
         let (mut bench, token) = calling(&format!("{tell} {body}"));
-        let fault = Fault::new(FaultKind::Unreachable, "no address for \"example.org\"");
+        let fault = CallError::new(CallErrorKind::Unreachable, "no address for \"example.org\"");
         bench.vm.replied(token, Err(fault), bench.now);
         let told = bench.told();
         let last = told.last().expect("it tells");
@@ -272,7 +272,7 @@ fn errors_of_calls_are_known_by_their_kind() {
         "{tell} tell(select(2, pcall(veche.resolve, 'example.org')))
         tell('own') tell(nil) tell(7) tell({{}})"
     ));
-    let fault = Fault::new(FaultKind::Timeout, "late");
+    let fault = CallError::new(CallErrorKind::Timeout, "late");
     bench.vm.replied(token, Err(fault), bench.now);
     assert_eq!(
         bench.told(),
@@ -332,19 +332,22 @@ fn passwords_are_hashed_elsewhere_and_a_busy_server_is_no_error() {
         (
             "print(veche.password.hash('horse'))",
             PasswordAction::Hash,
-            Err(Fault::new(FaultKind::Refused, "too many")),
+            Err(CallError::new(CallErrorKind::Refused, "too many")),
             "nil\tbusy",
         ),
         (
             "print(pcall(veche.password.hash, 'horse'))",
             PasswordAction::Hash,
-            Err(Fault::new(FaultKind::Broken, "password: out of memory")),
+            Err(CallError::new(
+                CallErrorKind::Broken,
+                "password: out of memory",
+            )),
             "false\tpassword: out of memory [broken]",
         ),
     ] {
         let (mut bench, token, call) = beginning(body);
         let password = b"horse".to_vec();
-        assert_eq!(call, Call::Password(Password { password, action }));
+        assert_eq!(call, Call::Password(PasswordCall { password, action }));
         bench
             .vm
             .replied(token, reply.map(Reply::Password), bench.now);

@@ -7,22 +7,22 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use veche_frontends::journal::{Choice, Entry};
+use veche_frontends::access_log_buffer::{AccessLogEntry, AccessLogFilter};
 
-use veche_config::{self as config, AccessLog, Template};
+use veche_config::{self as config, AccessLogConfig, Template};
 use veche_logging::{self as logging, Appender, LogError};
 
 /// What a worker needs to write its lines.
 #[derive(Clone)]
-pub(crate) struct Scribe {
-    pub(crate) choice: Choice,
+pub(crate) struct AccessLogWriter {
+    pub(crate) choice: AccessLogFilter,
     template: Arc<Template>,
     lines: Arc<Appender>,
 }
 
-impl Scribe {
+impl AccessLogWriter {
     /// Writes these entries, using `scratch`.
-    pub(crate) fn write(&self, entries: &mut Vec<Entry>, scratch: &mut Vec<u8>) {
+    pub(crate) fn write(&self, entries: &mut Vec<AccessLogEntry>, scratch: &mut Vec<u8>) {
         let count = entries.len() as u64;
         for entry in entries.drain(..) {
             self.template.write(&entry, scratch);
@@ -35,32 +35,32 @@ impl Scribe {
 
 /// The access log of the process: on or off, and whose lines go where.
 #[derive(Default)]
-pub(crate) struct Access {
-    kept: Mutex<Kept>,
+pub(crate) struct AccessLogFile {
+    kept: Mutex<AccessLogState>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct AccessLogState {
     /// The log thread, once there was a use for it.
     lines: Option<Arc<Appender>>,
-    scribe: Option<Scribe>,
+    scribe: Option<AccessLogWriter>,
 }
 
 /// Where a log goes that was opened but is not in use yet.
-pub(crate) struct Opened(Option<(AccessLog, logging::Output)>);
+pub(crate) struct OpenedLog(Option<(AccessLogConfig, logging::Output)>);
 
-impl Access {
+impl AccessLogFile {
     /// Opens what a configuration names, which may fail, without using it.
-    pub(crate) fn open(config: &config::Config) -> Result<Opened, LogError> {
+    pub(crate) fn open(config: &config::Config) -> Result<OpenedLog, LogError> {
         let Some(log) = &config.access_log else {
-            return Ok(Opened(None));
+            return Ok(OpenedLog(None));
         };
         let output = logging::open_file(&log.file, log.rotation, None)?;
-        Ok(Opened(Some((log.clone(), output))))
+        Ok(OpenedLog(Some((log.clone(), output))))
     }
 
     /// Goes on with what was opened.
-    pub(crate) fn switch(&self, opened: Opened) -> Result<(), LogError> {
+    pub(crate) fn switch(&self, opened: OpenedLog) -> Result<(), LogError> {
         let mut kept = self.kept.lock();
         let Some((log, output)) = opened.0 else {
             if let Some(lines) = &kept.lines {
@@ -80,9 +80,9 @@ impl Access {
                 lines
             }
         };
-        kept.scribe = Some(Scribe {
-            choice: Choice {
-                share: log.share,
+        kept.scribe = Some(AccessLogWriter {
+            choice: AccessLogFilter {
+                sample_rate: log.share,
                 internal: log.internal,
             },
             template: Arc::new(log.template),
@@ -92,7 +92,7 @@ impl Access {
     }
 
     /// For a worker; `None` while it is off.
-    pub(crate) fn scribe(&self) -> Option<Scribe> {
+    pub(crate) fn writer(&self) -> Option<AccessLogWriter> {
         self.kept.lock().scribe.clone()
     }
 

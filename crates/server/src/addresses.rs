@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::{Mutex, RwLock};
-use veche_frontends::rate::{Meter, Rate};
+use veche_frontends::rate::{Rate, RateMeter};
 use veche_types::network;
 
 /// Shards of the table.
@@ -19,7 +19,7 @@ const PURGE_FROM: usize = 1_024;
 
 /// See the module's text.
 #[derive(Default)]
-pub(crate) struct Addresses {
+pub(crate) struct AddressCounters {
     /// Connections of one address; 0: off.
     connections_max: AtomicUsize,
     /// New connections and handshakes of one address.
@@ -29,17 +29,17 @@ pub(crate) struct Addresses {
 
 #[derive(Default)]
 struct Shard {
-    table: HashMap<IpAddr, Used>,
+    table: HashMap<IpAddr, AddressUse>,
     purge_at: usize,
 }
 
 #[derive(Default)]
-struct Used {
+struct AddressUse {
     connections: u32,
-    meter: Meter,
+    meter: RateMeter,
 }
 
-impl Addresses {
+impl AddressCounters {
     /// Sets the limits; `connections_max` 0 is off.
     pub(crate) fn set_limits(&self, connections_max: usize, rate: Option<Rate>) {
         self.connections_max.store(connections_max, Relaxed);
@@ -62,7 +62,7 @@ impl Addresses {
         let mut shard = self.shard(key).lock();
         if let Some(used) = shard.table.get_mut(&key) {
             used.connections = used.connections.saturating_sub(1);
-            if used.connections == 0 && used.meter == Meter::default() {
+            if used.connections == 0 && used.meter == RateMeter::default() {
                 shard.table.remove(&key);
             }
         }
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn connections_are_counted_by_address_and_by_network_of_ipv6() {
-        let addresses = Addresses::default();
+        let addresses = AddressCounters::default();
         addresses.set_limits(2, None);
         let a = address("192.0.2.1");
         assert!(addresses.opened(a) && addresses.have_room(a));
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_table_forgets_those_who_have_gone() {
-        let addresses = Addresses::default();
+        let addresses = AddressCounters::default();
         addresses.set_limits(0, Some(Rate::new(1, 1_000)));
         for number in 0..100_000_u32 {
             let now_ms = 10_000 + u64::from(number);

@@ -4,17 +4,17 @@ use std::io;
 
 use veche_net::{Delayed, Driver as _, Epoll, Options, Uring, Waker};
 
-use veche_config::Io;
+use veche_config::IoBackend;
 
 /// What all workers of a process run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BackEnd {
+pub(crate) enum DriverKind {
     Epoll,
     Uring,
     Delayed,
 }
 
-impl BackEnd {
+impl DriverKind {
     /// As the directive says it.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -28,19 +28,19 @@ impl BackEnd {
     ///
     /// # Errors
     /// io_uring is asked for and the kernel or the container does not have it.
-    pub(crate) fn choose(io: Io) -> Result<(Self, String), String> {
+    pub(crate) fn choose(io: IoBackend) -> Result<(Self, String), String> {
         const ASKED: &str = "the configuration says so";
         match io {
-            Io::Epoll => Ok((Self::Epoll, ASKED.to_owned())),
-            Io::Delayed => Ok((Self::Delayed, ASKED.to_owned())),
-            Io::Uring => match Uring::probe() {
+            IoBackend::Epoll => Ok((Self::Epoll, ASKED.to_owned())),
+            IoBackend::Delayed => Ok((Self::Delayed, ASKED.to_owned())),
+            IoBackend::Uring => match Uring::probe() {
                 Ok(_) => Ok((Self::Uring, ASKED.to_owned())),
                 Err(error) => Err(format!(
                     "server.io: \"io_uring\" can't be had here: {}; \"auto\" and \"epoll\" work everywhere",
                     why_not(&error)
                 )),
             },
-            Io::Auto => Ok(match Uring::probe() {
+            IoBackend::Auto => Ok(match Uring::probe() {
                 Ok(true) => (
                     Self::Uring,
                     "io_uring can be had, and costs less than epoll or about the same".to_owned(),
@@ -60,23 +60,25 @@ impl BackEnd {
 }
 
 /// A worker's own driver. It belongs to the thread that opens it.
-pub(crate) enum Sockets {
+pub(crate) enum DriverInstance {
     Epoll(Box<Epoll>),
     Uring(Box<Uring>),
     Delayed(Box<Delayed<Epoll>>),
 }
 
-impl Sockets {
+impl DriverInstance {
     /// `seed` is for delays.
     ///
     /// # Errors
     /// Descriptors or memory are short.
-    pub(crate) fn open(back_end: BackEnd, seed: u64) -> io::Result<Self> {
+    pub(crate) fn open(back_end: DriverKind, seed: u64) -> io::Result<Self> {
         let options = Options::default();
         Ok(match back_end {
-            BackEnd::Epoll => Self::Epoll(Box::new(Epoll::new(options)?)),
-            BackEnd::Uring => Self::Uring(Box::new(Uring::new(options)?)),
-            BackEnd::Delayed => Self::Delayed(Box::new(Delayed::new(Epoll::new(options)?, seed))),
+            DriverKind::Epoll => Self::Epoll(Box::new(Epoll::new(options)?)),
+            DriverKind::Uring => Self::Uring(Box::new(Uring::new(options)?)),
+            DriverKind::Delayed => {
+                Self::Delayed(Box::new(Delayed::new(Epoll::new(options)?, seed)))
+            }
         })
     }
 

@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 
 use veche_proto::http::Status;
 use veche_proto::websocket;
-use veche_types::codes::{self, CloseCode, Place};
+use veche_types::codes::{self, CloseCode, CodeContext};
 
 use crate::generated_page::assert_page_is_current;
 use closes::{CLOSES, SILENT};
 use errors::{ERRORS, STATUSES, UNSAID};
-use row::Row;
+use row::CodeEntry;
 
-fn every() -> impl Iterator<Item = &'static Row> {
+fn every() -> impl Iterator<Item = &'static CodeEntry> {
     let of_centrifuge = [centrifuge::CLOSES, centrifuge::ERRORS];
     let all = [CLOSES, SILENT, STATUSES, ERRORS, UNSAID];
     all.into_iter().chain(of_centrifuge).flatten()
@@ -113,7 +113,11 @@ fn write_table(page: &mut String) {
             Some(false) => "no",
             None => "",
         };
-        let places: Vec<&str> = code.places.iter().map(|place| place_name(*place)).collect();
+        let places: Vec<&str> = code
+            .contexts
+            .iter()
+            .map(|place| context_name(*place))
+            .collect();
         let (number, name, text) = (code.number, code.name, code.text);
         let (meaning, places) = (meaning.join(" "), places.join(", "));
         let _ = writeln!(
@@ -123,18 +127,18 @@ fn write_table(page: &mut String) {
     }
 }
 
-fn place_name(place: Place) -> &'static str {
+fn context_name(place: CodeContext) -> &'static str {
     match place {
-        Place::WebSocket => "WebSocket close",
-        Place::CentrifugeDisconnect => "Centrifugo's protocol: close",
-        Place::CentrifugeUnsubscribe => "Centrifugo's protocol: end of a subscription",
-        Place::CentrifugeError => "Centrifugo's protocol: error of a command",
-        Place::Api => "error of the API",
-        Place::Exit => "exit code of a command",
+        CodeContext::WebSocket => "WebSocket close",
+        CodeContext::CentrifugeDisconnect => "Centrifugo's protocol: close",
+        CodeContext::CentrifugeUnsubscribe => "Centrifugo's protocol: end of a subscription",
+        CodeContext::CentrifugeError => "Centrifugo's protocol: error of a command",
+        CodeContext::Api => "error of the API",
+        CodeContext::Exit => "exit code of a command",
     }
 }
 
-fn cells(row: &Row, is_unsaid: bool) -> Vec<String> {
+fn cells(row: &CodeEntry, is_unsaid: bool) -> Vec<String> {
     let link = |setting: &&str| {
         let (_, name) = setting.split_once('.').expect("a section and a name");
         format!("[`{name}`](config.md#{})", setting.replace('.', ""))
@@ -232,7 +236,7 @@ fn every_code_of_the_code_is_on_the_page() {
     }
     // A code without a text has one for each case.
     for code in CloseCode::ALL {
-        let is_for_clients = code.row().is_retried.is_some() && !code.words().is_empty();
+        let is_for_clients = code.row().is_retried.is_some() && !code.text().is_empty();
         let is_there = CLOSES
             .iter()
             .any(|row| (row.code, row.words) == code.parts());
@@ -242,7 +246,7 @@ fn every_code_of_the_code_is_on_the_page() {
     let errors = include_str!("../../proto/src/websocket/error.rs");
     for words in errors.split("#[error(\"").skip(1) {
         let words = words.split('"').next().unwrap_or_default();
-        let is_ours = words == websocket::Error::Masked.to_string();
+        let is_ours = words == websocket::ProtocolError::Masked.to_string();
         assert!(
             is_ours || CLOSES.iter().any(|row| row.words == words),
             "{words:?} has no row"

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use rustix::net::RecvFlags;
 use tracing::{debug, warn};
 use veche_config::unix_now_ms;
-use veche_frontends::Decision;
+use veche_frontends::AuthDecision;
 use veche_supervisor::message::DecisionFilter;
 
 /// Most watchers at once: each has a thread.
@@ -30,7 +30,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const TARGET: &str = "veche::decision";
 
 /// Returns whether a watcher wants a decision.
-fn wants(filter: &DecisionFilter, decision: &Decision<'_>) -> bool {
+fn wants(filter: &DecisionFilter, decision: &AuthDecision<'_>) -> bool {
     let is =
         |wanted: &Option<String>, found: &str| wanted.as_ref().is_none_or(|wanted| wanted == found);
     is(&filter.user, decision.user) && is(&filter.channel, decision.channel)
@@ -38,26 +38,26 @@ fn wants(filter: &DecisionFilter, decision: &Decision<'_>) -> bool {
 
 /// See the module's text.
 #[derive(Default)]
-pub(crate) struct Decisions {
+pub(crate) struct DecisionLog {
     is_watched: AtomicBool,
-    watchers: Mutex<Vec<Watcher>>,
+    watchers: Mutex<Vec<DecisionWatcher>>,
 }
 
-struct Watcher {
+struct DecisionWatcher {
     wanted: DecisionFilter,
     lines: SyncSender<String>,
     dropped: u64,
 }
 
-impl Decisions {
+impl DecisionLog {
     /// Returns whether decisions are written anywhere.
     pub(crate) fn is_watched(&self) -> bool {
         self.is_watched.load(Relaxed) || tracing::enabled!(target: TARGET, tracing::Level::DEBUG)
     }
 
     /// Passes a decision to the watchers that want it, and to the log.
-    pub(crate) fn report(&self, decision: &Decision<'_>) {
-        let Decision {
+    pub(crate) fn report(&self, decision: &AuthDecision<'_>) {
+        let AuthDecision {
             what,
             user,
             client,
@@ -70,12 +70,12 @@ impl Decisions {
             return;
         }
         let mut watchers = self.watchers.lock();
-        watchers.retain_mut(|watcher| !wants(&watcher.wanted, decision) || watcher.take(decision));
+        watchers.retain_mut(|watcher| !wants(&watcher.wanted, decision) || watcher.offer(decision));
         self.is_watched.store(!watchers.is_empty(), Relaxed);
     }
 
     /// Adds a watcher, which writes from now on; returns at once. Beyond the limit the descriptor is closed.
-    pub(crate) fn begin(&self, wanted: DecisionFilter, to: OwnedFd) {
+    pub(crate) fn add_watcher(&self, wanted: DecisionFilter, to: OwnedFd) {
         let (lines, waiting) = sync_channel(LINES_MAX);
         let mut watchers = self.watchers.lock();
         watchers.retain(|watcher| !watcher.is_gone());
@@ -88,7 +88,7 @@ impl Decisions {
         if let Err(error) = spawned {
             return warn!(%error, "no thread for a watcher of decisions");
         }
-        watchers.push(Watcher {
+        watchers.push(DecisionWatcher {
             wanted,
             lines,
             dropped: 0,
@@ -97,9 +97,9 @@ impl Decisions {
     }
 }
 
-impl Watcher {
+impl DecisionWatcher {
     /// Takes a line without a wait; `false` once the reader is gone.
-    fn take(&mut self, decision: &Decision<'_>) -> bool {
+    fn offer(&mut self, decision: &AuthDecision<'_>) -> bool {
         let mut line = line(decision);
         if self.dropped > 0 {
             line = format!("{} lines were dropped\n{line}", self.dropped);
@@ -122,7 +122,7 @@ impl Watcher {
 }
 
 /// `2026-11-27T18:30:02.123Z subscribe user="bob" client="…" channel="news" code=103 reason="permission denied"`
-fn line(decision: &Decision<'_>) -> String {
+fn line(decision: &AuthDecision<'_>) -> String {
     let now = UNIX_EPOCH + Duration::from_millis(unix_now_ms());
     let now = humantime::format_rfc3339_millis(now);
     let mut line = format!("{now} {}", decision.what);

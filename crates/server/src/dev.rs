@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use veche_apps::Notices;
 use veche_clock::now;
-use veche_config::{Config, Handler, StaticRoot};
+use veche_config::{Config, RouteHandler, StaticRoot};
 use veche_supervisor::message::PROCESS_REFUSED;
 
 /// The channel that pages listen on.
@@ -39,14 +39,14 @@ const TEXT_BYTES_MAX: usize = 16 << 10;
 const FILES_MAX: usize = 10_000;
 
 /// See the module's text.
-pub(crate) struct Dev {
+pub(crate) struct DevMode {
     /// Of this process: notices of another one are others.
     run: String,
-    board: Mutex<Board>,
+    board: Mutex<DevNotices>,
 }
 
 #[derive(Default)]
-struct Board {
+struct DevNotices {
     last: u64,
     recent: VecDeque<(Instant, String)>,
     /// The last reload was refused.
@@ -57,12 +57,12 @@ struct Board {
     fingerprint: u64,
 }
 
-impl Dev {
+impl DevMode {
     /// Nothing has happened yet. `run` is unlike that of other processes.
     pub(crate) fn new(run: String, config: &Config) -> Self {
-        let board = Board {
+        let board = DevNotices {
             fingerprint: fingerprint(config),
-            ..Board::default()
+            ..DevNotices::default()
         };
         Self {
             run,
@@ -71,7 +71,7 @@ impl Dev {
     }
 
     /// These applications run from now on, each with what it was warned of.
-    pub(crate) fn runs(&self, warnings: &[(String, String)]) {
+    pub(crate) fn apps_loaded(&self, warnings: &[(String, String)]) {
         let mut board = self.board.lock();
         let notices = warnings
             .iter()
@@ -83,7 +83,7 @@ impl Dev {
 
     /// A script has failed.
     pub(crate) fn failed(&self, app: &str, text: &str) {
-        self.keep(&mut self.board.lock(), "error", app, text);
+        self.add_notice(&mut self.board.lock(), "error", app, text);
     }
 
     /// A reload was refused; the old code goes on.
@@ -100,13 +100,13 @@ impl Dev {
         let mut board = self.board.lock();
         board.refused = None;
         board.recent.clear();
-        self.keep(&mut board, "reloaded", "", "");
+        self.add_notice(&mut board, "reloaded", "", "");
         if std::mem::replace(&mut board.fingerprint, fingerprint) != fingerprint {
-            self.keep(&mut board, "files", "", "");
+            self.add_notice(&mut board, "files", "", "");
         }
     }
 
-    fn keep(&self, board: &mut Board, kind: &str, title: &str, text: &str) {
+    fn add_notice(&self, board: &mut DevNotices, kind: &str, title: &str, text: &str) {
         let notice = self.notice(board, kind, title, text);
         if board.recent.len() == NOTICES_MAX {
             board.recent.pop_front();
@@ -114,7 +114,7 @@ impl Dev {
         board.recent.push_back((now(), notice));
     }
 
-    fn notice(&self, board: &mut Board, kind: &str, title: &str, text: &str) -> String {
+    fn notice(&self, board: &mut DevNotices, kind: &str, title: &str, text: &str) -> String {
         board.last += 1;
         let text = &text[..text.floor_char_boundary(TEXT_BYTES_MAX)];
         let id = format!("{}-{}", self.run, board.last);
@@ -122,7 +122,7 @@ impl Dev {
     }
 }
 
-impl Notices for Dev {
+impl Notices for DevMode {
     fn channel(&self) -> &'static str {
         CHANNEL
     }
@@ -149,7 +149,7 @@ fn fingerprint(config: &Config) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut left = FILES_MAX;
     for route in &config.routes {
-        if let Handler::Static {
+        if let RouteHandler::Static {
             root: StaticRoot::Folder(folder),
             ..
         } = &route.handler

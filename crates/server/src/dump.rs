@@ -2,7 +2,7 @@
 //!
 //! The descriptor comes over the control socket and from there to the server process, so that rows pass nobody in
 //! between. What is written are frames: four bytes of length, little-endian, and so many bytes of rows. A length of 0
-//! says that there are no more; behind it stands an [`End`] as JSON. Without that the rows are not all.
+//! says that there are no more; behind it stands an [`DumpEnd`] as JSON. Without that the rows are not all.
 //!
 //! The table is locked for one frame at a time, never while somebody is waited for. Memory is that of one frame.
 
@@ -28,7 +28,7 @@ const FRAME_BYTES: usize = 64 << 10;
 const FRAME_ROWS_MAX: usize = 1_000;
 /// Bytes of a length.
 const LENGTH_BYTES: usize = 4;
-/// Longest [`End`].
+/// Longest [`DumpEnd`].
 const END_BYTES_MAX: u64 = 64 << 10;
 /// By so much others go first.
 const NICE: i32 = 10;
@@ -37,7 +37,7 @@ const NAMES_SHOWN_MAX: usize = 20;
 
 /// How it ended.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct End {
+pub(crate) struct DumpEnd {
     /// So many rows were written.
     pub(crate) rows: u64,
     /// Why not all that were wanted.
@@ -52,7 +52,7 @@ pub(crate) struct Dumps(Arc<AtomicUsize>);
 impl Dumps {
     /// Begins to write what is wanted, and returns at once.
     pub(crate) fn begin(&self, store: &Arc<Store>, wanted: DumpRequest, to: OwnedFd) {
-        let place = Place(Arc::clone(&self.0));
+        let place = DumpSlot(Arc::clone(&self.0));
         if self.0.fetch_add(1, Ordering::Relaxed) >= DUMPS_MAX {
             let why = format!("{DUMPS_MAX} dumps are going on: wait for one of them to end");
             return refuse(&to, why);
@@ -76,9 +76,9 @@ impl Dumps {
 }
 
 /// One of [`DUMPS_MAX`], until it is dropped.
-struct Place(Arc<AtomicUsize>);
+struct DumpSlot(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for DumpSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -86,7 +86,7 @@ impl Drop for Place {
 
 /// Says no, without a wait for whoever it is.
 fn refuse(to: &OwnedFd, why: String) {
-    let end = ending(&End {
+    let end = ending(&DumpEnd {
         rows: 0,
         error: Some(why),
     });
@@ -95,7 +95,7 @@ fn refuse(to: &OwnedFd, why: String) {
 }
 
 /// Why there are no more rows.
-enum Stop {
+enum StopReason {
     /// Nobody takes them.
     Gone,
     /// In words.
@@ -106,11 +106,11 @@ fn write(store: &Store, wanted: &DumpRequest, mut to: File) {
     let mut rows = 0;
     let error = match write_rows(store, wanted, &mut to, &mut rows) {
         Ok(()) => None,
-        Err(Stop::Gone) => return,
-        Err(Stop::Error(why)) => Some(why),
+        Err(StopReason::Gone) => return,
+        Err(StopReason::Error(why)) => Some(why),
     };
     // Whoever goes now has seen all of it.
-    let _ = to.write_all(&ending(&End { rows, error }));
+    let _ = to.write_all(&ending(&DumpEnd { rows, error }));
 }
 
 fn write_rows(
@@ -118,8 +118,8 @@ fn write_rows(
     wanted: &DumpRequest,
     to: &mut impl Write,
     rows: &mut u64,
-) -> Result<(), Stop> {
-    let (table, mut scan) = find(store, wanted).map_err(Stop::Error)?;
+) -> Result<(), StopReason> {
+    let (table, mut scan) = find(store, wanted).map_err(StopReason::Error)?;
     let mut frame = vec![0; LENGTH_BYTES];
     if wanted.csv {
         table.schema().write_csv_names(&mut frame);
@@ -136,12 +136,13 @@ fn write_rows(
             frame.len() < FRAME_BYTES
         };
         let more = table.next_while(&mut scan, FRAME_ROWS_MAX, now_ms(), look);
-        let more = more.map_err(|error| Stop::Error(format!("table {:?}: {error}", wanted.table)));
+        let more =
+            more.map_err(|error| StopReason::Error(format!("table {:?}: {error}", wanted.table)));
         let length = frame.len() - LENGTH_BYTES;
         if length > 0 {
             // Rows are far from 4 GiB.
             frame[..LENGTH_BYTES].copy_from_slice(&(length as u32).to_le_bytes());
-            to.write_all(&frame).map_err(|_| Stop::Gone)?;
+            to.write_all(&frame).map_err(|_| StopReason::Gone)?;
         }
         if !more? {
             return Ok(());
@@ -201,7 +202,7 @@ fn listed<'n>(what: &str, names: impl Iterator<Item = &'n str>) -> String {
     }
 }
 
-fn ending(end: &End) -> Vec<u8> {
+fn ending(end: &DumpEnd) -> Vec<u8> {
     let mut bytes = vec![0; LENGTH_BYTES];
     serde_json::to_writer(&mut bytes, end).expect("an end is JSON");
     bytes
@@ -215,7 +216,7 @@ fn now_ms() -> u64 {
 
 /// Why rows did not come through.
 #[derive(Debug)]
-pub(crate) enum Cut {
+pub(crate) enum ReceiveError {
     /// There came no more, and no end.
     Source(io::Error),
     /// They can't be written where they belong.
@@ -223,11 +224,11 @@ pub(crate) enum Cut {
 }
 
 /// The other side: what comes `from` a dump goes `to` where its rows belong, frame by frame.
-pub(crate) fn receive(from: &mut impl Read, to: &mut impl Write) -> Result<End, Cut> {
+pub(crate) fn receive(from: &mut impl Read, to: &mut impl Write) -> Result<DumpEnd, ReceiveError> {
     let mut bytes = vec![0; FRAME_BYTES];
     loop {
         let mut length = [0; LENGTH_BYTES];
-        from.read_exact(&mut length).map_err(Cut::Source)?;
+        from.read_exact(&mut length).map_err(ReceiveError::Source)?;
         let mut left = u32::from_le_bytes(length) as usize;
         if left == 0 {
             break;
@@ -235,16 +236,16 @@ pub(crate) fn receive(from: &mut impl Read, to: &mut impl Write) -> Result<End, 
         while left > 0 {
             let part = left.min(FRAME_BYTES);
             let part = &mut bytes[..part];
-            from.read_exact(part).map_err(Cut::Source)?;
-            to.write_all(part).map_err(Cut::Sink)?;
+            from.read_exact(part).map_err(ReceiveError::Source)?;
+            to.write_all(part).map_err(ReceiveError::Sink)?;
             left -= part.len();
         }
     }
-    to.flush().map_err(Cut::Sink)?;
+    to.flush().map_err(ReceiveError::Sink)?;
     let mut end = String::new();
     let whole = from.take(END_BYTES_MAX).read_to_string(&mut end);
-    whole.map_err(Cut::Source)?;
-    serde_json::from_str(&end).map_err(|error| Cut::Source(error.into()))
+    whole.map_err(ReceiveError::Source)?;
+    serde_json::from_str(&end).map_err(|error| ReceiveError::Source(error.into()))
 }
 
 #[cfg(test)]

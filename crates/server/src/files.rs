@@ -13,7 +13,7 @@ use rust_embed::{Embed, EmbeddedFile};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use veche_frontends::static_files::{
-    Content, Description, Encoding, File, Files, OpenError, Opened, ReadAt,
+    ContentCoding, File, FileContent, FileMetadata, Files, OpenError, OpenResult, ReadAt,
 };
 
 use crate::dev;
@@ -21,7 +21,7 @@ use crate::dev;
 mod beneath;
 mod cache;
 
-use cache::{Cache, Name, Version};
+use cache::{CacheKey, FileCache, FileVersion};
 
 /// Files up to this size are kept in memory.
 pub(crate) const SMALL_FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -60,7 +60,7 @@ struct DevPages;
 /// The files of all roots, as one worker sees them.
 #[derive(Default)]
 pub(crate) struct DiskFiles {
-    cache: Cache,
+    cache: FileCache,
     /// It is `veche dev`: pages get its script, and nothing is believed unseen.
     dev: bool,
     /// Whether `openat2` is refused here (an old kernel, a container's filter).
@@ -68,14 +68,14 @@ pub(crate) struct DiskFiles {
 }
 
 impl Files for DiskFiles {
-    fn open(&mut self, root: &Path, relative: &str, now_ms: u64) -> Result<Opened, OpenError> {
-        let name = Name {
+    fn open(&mut self, root: &Path, relative: &str, now_ms: u64) -> Result<OpenResult, OpenError> {
+        let name = CacheKey {
             relative,
             encoding: None,
         };
         let fresh_ms = if self.dev { 0 } else { FRESH_MS };
         if let Some(Some(file)) = self.cache.fresh(root, name, now_ms, fresh_ms) {
-            return Ok(Opened::File(file));
+            return Ok(OpenResult::File(file));
         }
         match builtin(root) {
             Some(pages) => self.open_builtin(root, pages, relative, now_ms),
@@ -87,14 +87,14 @@ impl Files for DiskFiles {
         &mut self,
         root: &Path,
         relative: &str,
-        encoding: Encoding,
+        encoding: ContentCoding,
         now_ms: u64,
     ) -> Result<Option<File>, OpenError> {
         // Under `veche dev` a variant would be an earlier build, and that of a page without the script.
         if self.dev || builtin(root).is_some() {
             return Ok(None);
         }
-        let name = Name {
+        let name = CacheKey {
             relative,
             encoding: Some(encoding),
         };
@@ -102,8 +102,8 @@ impl Files for DiskFiles {
             return Ok(found);
         }
         match self.open_on_disk(root, name, now_ms) {
-            Ok(Opened::File(file)) => Ok(Some(file)),
-            Ok(Opened::Folder) | Err(OpenError::NotFound) => {
+            Ok(OpenResult::File(file)) => Ok(Some(file)),
+            Ok(OpenResult::Folder) | Err(OpenError::NotFound) => {
                 self.cache.insert(root, name, None, now_ms);
                 Ok(None)
             }
@@ -125,9 +125,9 @@ impl DiskFiles {
     fn open_on_disk(
         &mut self,
         root: &Path,
-        name: Name<'_>,
+        name: CacheKey<'_>,
         now_ms: u64,
-    ) -> Result<Opened, OpenError> {
+    ) -> Result<OpenResult, OpenError> {
         let path: Cow<'_, str> = match name.encoding {
             None => name.relative.into(),
             Some(encoding) => format!("{}.{}", name.relative, encoding.extension()).into(),
@@ -136,13 +136,13 @@ impl DiskFiles {
             beneath::open(root, &path, &mut self.is_openat2_refused).map_err(open_error)?;
         let stat = rustix::fs::fstat(&descriptor).map_err(open_error)?;
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => return Ok(Opened::Folder),
+            FileType::Directory => return Ok(OpenResult::Folder),
             FileType::RegularFile => {}
             _ => return Err(OpenError::NotFound),
         }
-        let version = Version::of(&stat);
+        let version = FileVersion::of(&stat);
         if let Some(file) = self.cache.confirm(root, name, version, now_ms) {
-            return Ok(Opened::File(file));
+            return Ok(OpenResult::File(file));
         }
         let stored = Stored(std::fs::File::from(descriptor));
         let is_page = self.dev && dev::is_page(name.relative);
@@ -152,8 +152,8 @@ impl DiskFiles {
             SMALL_FILE_BYTES_MAX
         };
         if version.len_bytes > small_bytes_max {
-            let content = Content::Stored(Arc::new(stored));
-            return Ok(Opened::File(describe(name, version, content)));
+            let content = FileContent::OnDisk(Arc::new(stored));
+            return Ok(OpenResult::File(describe(name, version, content)));
         }
         let mut bytes = Vec::with_capacity(version.len_bytes as usize + 1);
         while bytes.len() as u64 <= version.len_bytes {
@@ -167,13 +167,13 @@ impl DiskFiles {
             bytes.extend_from_slice(dev::TAG);
         }
         let version = version.with_len(bytes.len() as u64);
-        let file = describe(name, version, Content::Whole(bytes.into()));
+        let file = describe(name, version, FileContent::InMemory(bytes.into()));
         // A file whose length has changed is being written: it is sent with the length that was read, and not cached.
         if is_settled {
             let found = Some((file.clone(), version));
             self.cache.insert(root, name, found, now_ms);
         }
-        Ok(Opened::File(file))
+        Ok(OpenResult::File(file))
     }
 
     fn open_builtin(
@@ -182,7 +182,7 @@ impl DiskFiles {
         name: &str,
         relative: &str,
         now_ms: u64,
-    ) -> Result<Opened, OpenError> {
+    ) -> Result<OpenResult, OpenError> {
         // In debug builds the name goes to the file system.
         if relative.split('/').any(|name| name == "..") {
             return Err(OpenError::NotFound);
@@ -197,7 +197,7 @@ impl DiskFiles {
             _ => return Err(OpenError::NotFound),
         };
         let Some(embedded) = embedded else {
-            return Ok(Opened::Folder);
+            return Ok(OpenResult::Folder);
         };
         let bytes = match embedded.data {
             Cow::Borrowed(bytes) => Bytes::from_static(bytes),
@@ -206,20 +206,20 @@ impl DiskFiles {
         let modified_unix_s = embedded.metadata.last_modified().unwrap_or(0);
         let len_bytes = bytes.len() as u64;
         let digest = &embedded.metadata.sha256_hash()[..16];
-        let description = Description::of_digest(relative, len_bytes, modified_unix_s, digest);
+        let description = FileMetadata::of_digest(relative, len_bytes, modified_unix_s, digest);
         let file = File {
-            description: Arc::new(description),
-            content: Content::Whole(bytes),
+            metadata: Arc::new(description),
+            content: FileContent::InMemory(bytes),
         };
         if len_bytes <= SMALL_FILE_BYTES_MAX {
-            let name = Name {
+            let name = CacheKey {
                 relative,
                 encoding: None,
             };
-            let found = Some((file.clone(), Version::builtin(len_bytes)));
+            let found = Some((file.clone(), FileVersion::builtin(len_bytes)));
             self.cache.insert(root, name, found, now_ms);
         }
-        Ok(Opened::File(file))
+        Ok(OpenResult::File(file))
     }
 }
 
@@ -242,8 +242,8 @@ fn embedded<Pages: Embed>(relative: &str) -> Result<Option<EmbeddedFile>, OpenEr
     }
 }
 
-fn describe(name: Name<'_>, version: Version, content: Content) -> File {
-    let description = Description::of_file(
+fn describe(name: CacheKey<'_>, version: FileVersion, content: FileContent) -> File {
+    let description = FileMetadata::of_file(
         name.relative,
         version.len_bytes,
         version.modified_unix_s,
@@ -254,7 +254,7 @@ fn describe(name: Name<'_>, version: Version, content: Content) -> File {
         Some(encoding) => description.encoded(encoding),
     };
     File {
-        description: Arc::new(description),
+        metadata: Arc::new(description),
         content,
     }
 }

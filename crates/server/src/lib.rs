@@ -12,11 +12,10 @@ use std::process::ExitCode;
 mod access_log;
 mod addresses;
 mod back_end;
-mod blocks;
+mod bans;
 mod cli;
 #[cfg(test)]
 mod codes;
-mod common;
 mod decisions;
 mod dev;
 mod dump;
@@ -32,14 +31,15 @@ mod history;
 mod memory;
 mod metrics;
 mod process;
+mod process_state;
 mod sandbox;
-mod sealing;
 mod server;
 mod site;
-mod slow;
+mod slow_log;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod stage;
 mod testing;
+mod tls_listeners;
 mod users;
 mod worker;
 

@@ -24,13 +24,13 @@ const AUTO_TENTHS: u64 = 9;
 ///
 /// # Errors
 /// The thread could not be started.
-pub(crate) fn give_back_when_idle() -> Result<(), String> {
+pub(crate) fn release_when_idle() -> Result<(), String> {
     tikv_jemalloc_ctl::background_thread::write(true).map_err(|error| error.to_string())
 }
 
 /// See the module's text.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct MemoryMonitor {
     /// In bytes; 0: off.
     limit: AtomicU64,
     /// In bytes, when it was read last.
@@ -40,7 +40,7 @@ pub(crate) struct Memory {
     statm: Option<File>,
 }
 
-impl Memory {
+impl MemoryMonitor {
     /// Without a limit.
     pub(crate) fn new() -> Self {
         Self {
@@ -81,7 +81,7 @@ impl Memory {
                 .compare_exchange(looked_ms, now_ms.max(1), Relaxed, Relaxed)
                 .is_ok()
         {
-            self.judge(self.used(), limit);
+            self.update(self.used(), limit);
         }
         self.is_short.load(Relaxed)
     }
@@ -90,12 +90,12 @@ impl Memory {
     pub(crate) fn is_short_now(&self) -> bool {
         let limit = self.limit();
         if limit > 0 {
-            self.judge(self.used(), limit);
+            self.update(self.used(), limit);
         }
         limit > 0 && self.is_short.load(Relaxed)
     }
 
-    fn judge(&self, used: u64, limit: u64) {
+    fn update(&self, used: u64, limit: u64) {
         let was_short = self.is_short.load(Relaxed);
         let bound = match was_short {
             true => limit / 1000 * WELCOME_PERMILLE,
@@ -161,9 +161,9 @@ mod tests {
 
     #[test]
     fn new_work_is_welcome_again_only_some_way_below_the_limit() {
-        let memory = Memory::new();
+        let memory = MemoryMonitor::new();
         let judged = |used| {
-            memory.judge(used, 1_000_000);
+            memory.update(used, 1_000_000);
             memory.is_short.load(Relaxed)
         };
         assert!(!judged(999_999));
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_is_in_use_is_seen_and_limited() {
-        let memory = Memory::new();
+        let memory = MemoryMonitor::new();
         assert!(!memory.is_short(1_000));
         let before = memory.used();
         assert!(before > 1 << 20, "{before}");

@@ -28,51 +28,57 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use veche_config::{Config, unix_now_ms};
-use veche_frontends::guessing::Lock;
-use veche_frontends::stats::{Cell, Handshake, SealFailure, Stats, TURN_BUCKETS_US, TurnedAway};
-use veche_jwt::Refusal;
+use veche_frontends::credential_kind::CredentialKind;
+use veche_frontends::stats::{
+    AcceptRejection, HandshakeOutcome, SharedCounter, Stats, TURN_BUCKETS_US, TlsHandshakeFailure,
+};
+use veche_jwt::TokenError;
 use veche_outbound::Outbound;
 use veche_store::Store;
 
-use crate::common::Common;
-use crate::dev::Dev;
+use crate::dev::DevMode;
+use crate::process_state::ProcessState;
 use histogram::NoExemplar;
 
 /// The process as the front ends ask it.
-pub(crate) struct Report {
-    common: Arc<Common>,
+pub(crate) struct MetricsReport {
+    common: Arc<ProcessState>,
     registry: Registry,
     store: Arc<Store>,
     uid: String,
     /// The configuration in force, as the admin page shows it.
     shown: Mutex<Value>,
     /// Under `veche dev`.
-    dev: Option<Arc<Dev>>,
+    dev: Option<Arc<DevMode>>,
 }
 
-impl Report {
+impl MetricsReport {
     /// A report on these workers.
     pub(crate) fn new(
-        common: Arc<Common>,
+        common: Arc<ProcessState>,
         outbound: Outbound,
         store: Arc<Store>,
         uid: String,
     ) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Workers(Arc::clone(&common))));
-        registry.register_collector(Box::new(calls::Calls(outbound)));
-        registry.register_collector(Box::new(scripts::Scripts(Arc::clone(&store))));
-        registry.register_collector(Box::new(tables::Tables(Arc::clone(&store))));
-        registry.register_collector(Box::new(certificates::Certificates(Arc::clone(
+        registry.register_collector(Box::new(calls::CallCollector(outbound)));
+        registry.register_collector(Box::new(scripts::ScriptCollector(Arc::clone(&store))));
+        registry.register_collector(Box::new(tables::TableCollector(Arc::clone(&store))));
+        registry.register_collector(Box::new(certificates::CertificateCollector(Arc::clone(
             &common.sealing,
         ))));
-        registry.register_collector(Box::new(acme::Acme(common.orders.clone())));
-        registry.register_collector(Box::new(history::History(Arc::clone(&common))));
-        registry.register_collector(Box::new(events::Told(Arc::clone(&common))));
-        registry.register_collector(Box::new(hooks::Decided(Arc::clone(&common))));
-        registry.register_collector(Box::new(logs::Logs(Arc::clone(&common))));
-        registry.register_collector(Box::new(process::Process::new(Arc::clone(&common))));
-        registry.register_collector(Box::new(identity::Identity(Arc::clone(&common.identities))));
+        registry.register_collector(Box::new(acme::AcmeCollector(common.orders.clone())));
+        registry.register_collector(Box::new(history::HistoryCollector(Arc::clone(&common))));
+        registry.register_collector(Box::new(events::EventCollector(Arc::clone(&common))));
+        registry.register_collector(Box::new(hooks::HookCollector(Arc::clone(&common))));
+        registry.register_collector(Box::new(logs::LogCollector(Arc::clone(&common))));
+        registry.register_collector(Box::new(process::ProcessCollector::new(Arc::clone(
+            &common,
+        ))));
+        registry.register_collector(Box::new(identity::IdentityCollector(Arc::clone(
+            &common.identities,
+        ))));
         Self {
             common,
             registry,
@@ -84,7 +90,7 @@ impl Report {
     }
 
     /// The same, which tells the developer's pages what fails.
-    pub(crate) fn with_dev(self, dev: Option<Arc<Dev>>) -> Self {
+    pub(crate) fn with_dev(self, dev: Option<Arc<DevMode>>) -> Self {
         Self { dev, ..self }
     }
 
@@ -127,7 +133,7 @@ impl Report {
     }
 }
 
-struct Workers(Arc<Common>);
+struct Workers(Arc<ProcessState>);
 
 impl fmt::Debug for Workers {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,7 +141,7 @@ impl fmt::Debug for Workers {
     }
 }
 
-type Read = fn(&Stats) -> &Cell;
+type Read = fn(&Stats) -> &SharedCounter;
 
 /// Plain counters: name, help, where.
 const COUNTERS: &[(&str, &str, Read)] = &[
@@ -171,7 +177,7 @@ const COUNTERS: &[(&str, &str, Read)] = &[
     (
         "veche_paced",
         "Times that a client over its rate was not read from",
-        |s| &s.paced,
+        |s| &s.throttled,
     ),
     (
         "veche_messages_dropped",
@@ -181,7 +187,7 @@ const COUNTERS: &[(&str, &str, Read)] = &[
     (
         "veche_outpaced",
         "Connections closed because they exceeded the rate",
-        |s| &s.outpaced,
+        |s| &s.rate_limited,
     ),
     (
         "veche_slow_consumers",
@@ -196,12 +202,12 @@ const COUNTERS: &[(&str, &str, Read)] = &[
     (
         "veche_joins_untold",
         "Joins and leaves not sent to subscribers because a queue was full",
-        |s| &s.joins_untold,
+        |s| &s.join_leaves_dropped,
     ),
     (
         "veche_silent_closed",
         "Connections closed because they were silent",
-        |s| &s.silent_closed,
+        |s| &s.pong_timeouts,
     ),
     (
         "veche_protocol_errors",
@@ -296,7 +302,7 @@ const GAUGES: &[(&str, &str, Read)] = &[
 ];
 
 /// The cells of one metric, each with the value of its label.
-type Cells = for<'s> fn(&'s Stats) -> Vec<(&'static str, &'s Cell)>;
+type Cells = for<'s> fn(&'s Stats) -> Vec<(&'static str, &'s SharedCounter)>;
 
 /// Counters of several cells: name, help, what tells the cells apart, where.
 const LABELLED: &[(&str, &str, &str, Cells)] = &[
@@ -316,27 +322,32 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
     ),
     ("veche_handshakes", "WebSocket handshakes", "outcome", |s| {
         let cell = |(outcome, label)| (label, &s.handshakes[outcome as usize]);
-        Handshake::ALL.into_iter().map(cell).collect()
+        HandshakeOutcome::ALL.into_iter().map(cell).collect()
     }),
     (
         "veche_tls_handshakes",
         "Successful TLS handshakes of clients",
         "outcome",
-        |s| ["full", "resumed"].into_iter().zip(&s.seals).collect(),
+        |s| {
+            ["full", "resumed"]
+                .into_iter()
+                .zip(&s.tls_connections)
+                .collect()
+        },
     ),
     (
         "veche_tls_versions",
         "Successful TLS handshakes of clients",
         "version",
-        |s| ["1.2", "1.3"].into_iter().zip(&s.seal_versions).collect(),
+        |s| ["1.2", "1.3"].into_iter().zip(&s.tls_versions).collect(),
     ),
     (
         "veche_tls_handshake_failures",
         "Failed TLS handshakes of clients",
         "reason",
         |s| {
-            let cell = |(why, label)| (label, &s.seal_failures[why as usize]);
-            SealFailure::ALL.into_iter().map(cell).collect()
+            let cell = |(why, label)| (label, &s.tls_failures[why as usize]);
+            TlsHandshakeFailure::ALL.into_iter().map(cell).collect()
         },
     ),
     (
@@ -344,8 +355,8 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
         "Refused connections and requests",
         "reason",
         |s| {
-            let cell = |(why, label)| (label, &s.turned_away[why as usize]);
-            TurnedAway::ALL.into_iter().map(cell).collect()
+            let cell = |(why, label)| (label, &s.accepts_rejected[why as usize]);
+            AcceptRejection::ALL.into_iter().map(cell).collect()
         },
     ),
     (
@@ -353,8 +364,8 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
         "Wrong API keys, by their use: the API of back ends, or the admin page",
         "lock",
         |s| {
-            let cell = |(lock, label)| (label, &s.wrong_keys[lock as usize]);
-            Lock::ALL.into_iter().map(cell).collect()
+            let cell = |(lock, label)| (label, &s.wrong_api_keys[lock as usize]);
+            CredentialKind::ALL.into_iter().map(cell).collect()
         },
     ),
     (
@@ -364,7 +375,7 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
         |s| {
             ["rate", "memory"]
                 .into_iter()
-                .zip(&s.pushes_turned_away)
+                .zip(&s.push_connections_rejected)
                 .collect()
         },
     ),
@@ -395,13 +406,13 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
         "Invalid tokens, at handshakes and renewals",
         "reason",
         |s| {
-            let reasons = Refusal::ALL.iter().zip(&s.tokens_refused);
+            let reasons = TokenError::ALL.iter().zip(&s.tokens_refused);
             reasons.map(|((_, label), cell)| (*label, cell)).collect()
         },
     ),
     ("veche_http_answers", "HTTP answers", "status", |s| {
         let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
-        classes.into_iter().zip(&s.answers).collect()
+        classes.into_iter().zip(&s.http_responses).collect()
     }),
 ];
 
@@ -439,7 +450,7 @@ impl Workers {
         name: &str,
         help: &str,
         label: &str,
-        cells: impl Fn(&'s Stats) -> Vec<(&'static str, &'s Cell)>,
+        cells: impl Fn(&'s Stats) -> Vec<(&'static str, &'s SharedCounter)>,
     ) -> Result<(), fmt::Error> {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (worker, stats) in self.each() {
@@ -480,7 +491,7 @@ impl Workers {
         let seconds = |us: u64| us as f64 / 1e6;
         for (worker, stats) in self.each() {
             let bounds = TURN_BUCKETS_US.iter().map(|&us| seconds(us));
-            let counts = stats.turns.iter().map(Cell::read);
+            let counts = stats.turns.iter().map(SharedCounter::read);
             let buckets: Vec<(f64, u64)> = bounds.chain([f64::INFINITY]).zip(counts).collect();
             let count = buckets.iter().map(|(_, count)| count).sum();
             let sum = seconds(stats.turn_us.read());
@@ -498,13 +509,13 @@ mod tests {
 
     use super::*;
 
-    fn report(workers: usize) -> (Arc<Common>, Report) {
+    fn report(workers: usize) -> (Arc<ProcessState>, MetricsReport) {
         report_on(workers, Arc::default())
     }
 
-    fn report_on(workers: usize, store: Arc<Store>) -> (Arc<Common>, Report) {
-        let common = Arc::new(Common::new(workers, veche_clock::now()));
-        let report = Report::new(
+    fn report_on(workers: usize, store: Arc<Store>) -> (Arc<ProcessState>, MetricsReport) {
+        let common = Arc::new(ProcessState::new(workers, veche_clock::now()));
+        let report = MetricsReport::new(
             Arc::clone(&common),
             Outbound::default(),
             store,
@@ -517,7 +528,7 @@ mod tests {
     fn every_worker_has_its_own_line_and_its_own_count() {
         let (common, report) = report(2);
         common.stats[1].pushes.add(3);
-        common.stats[0].handshake(Handshake::ForeignOrigin);
+        common.stats[0].handshake(HandshakeOutcome::ForeignOrigin);
         common.stats[1].turn(70);
         common.stats[1].turn(1_000_000);
         let text = report.metrics();

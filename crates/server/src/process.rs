@@ -5,17 +5,17 @@
 use tracing::{info, warn};
 use veche_config::Config;
 use veche_files::make_folder;
-use veche_supervisor::process::{Program, Start};
+use veche_supervisor::process::{Program, StartOptions};
 
 use crate::memory;
-use crate::sandbox::{self, Confined};
-use crate::server::{self, Server};
+use crate::sandbox::{self, SandboxState};
+use crate::server::{self, RunningServer};
 
 /// A server process before its server runs.
 #[derive(Debug, Default)]
 pub(crate) struct ServerProcess {
     /// The sandbox, if it is in one.
-    confined: Option<Confined>,
+    confined: Option<SandboxState>,
     /// Which start of the machine this is, as read outside of the sandbox.
     boot: Option<String>,
     /// The reason why unused memory is given back late.
@@ -23,13 +23,13 @@ pub(crate) struct ServerProcess {
 }
 
 impl Program for ServerProcess {
-    type Control = Server;
+    type Control = RunningServer;
 
     fn confine(&mut self, config: &Config) -> Result<(), String> {
         // The sandbox hides it.
         self.boot = veche_archive::boot_id();
         self.confined = confine(config)?;
-        self.keeps_memory = memory::give_back_when_idle().err();
+        self.keeps_memory = memory::release_when_idle().err();
         Ok(())
     }
 
@@ -55,13 +55,13 @@ impl Program for ServerProcess {
         }
     }
 
-    fn start(&mut self, start: Start) -> Result<Server, String> {
+    fn start(&mut self, start: StartOptions) -> Result<RunningServer, String> {
         server::start(start, self.boot.take(), None)
     }
 }
 
 /// Gives up what the process does not need, while it has one thread only.
-fn confine(config: &Config) -> Result<Option<Confined>, String> {
+fn confine(config: &Config) -> Result<Option<SandboxState>, String> {
     rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs: {error}"))?;
     // Where that fails, it is told when something is to be kept there.
     let _ = veche_acme::prepare(config);

@@ -16,7 +16,7 @@ use landlock::{
     RulesetStatus, Scope, make_bitflags,
 };
 
-use veche_config::{Config, Handler, Identity, Jwt, KeySource, StaticRoot};
+use veche_config::{Config, IdentitySource, JwtConfig, KeySource, RouteHandler, StaticRoot};
 use veche_logging as logging;
 
 /// The newest that is asked for; of what a kernel does not know it enforces the rest. What came after this one
@@ -73,13 +73,13 @@ pub(crate) enum SandboxError {
 
 /// What the process is locked in by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Confined {
+pub(crate) struct SandboxState {
     abi: ABI,
     /// Ports that may be connected to; `None`: all.
     ports: Option<BTreeSet<u16>>,
 }
 
-impl Confined {
+impl SandboxState {
     /// Ports that a later configuration names and that can't be connected to before a restart.
     pub(crate) fn out_of_reach(&self, config: &Config) -> Vec<u16> {
         let Some(ports) = self.ports.as_ref().filter(|_| self.abi >= ABI::V4) else {
@@ -98,7 +98,7 @@ impl Confined {
 }
 
 /// What is enforced, in words.
-impl fmt::Display for Confined {
+impl fmt::Display for SandboxState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, (_, part)) in (0..).zip(PARTS.iter().filter(|(since, _)| self.abi >= *since)) {
             if place > 0 {
@@ -121,7 +121,7 @@ impl fmt::Display for Confined {
 }
 
 /// The calling thread, and all that it starts from now on, sees only what `config` names.
-pub(crate) fn enter(config: &Config) -> Result<Confined, SandboxError> {
+pub(crate) fn enter(config: &Config) -> Result<SandboxState, SandboxError> {
     let reads = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     let ports = connects_to(config);
     let mut net = BitFlags::from(AccessNet::BindTcp);
@@ -146,7 +146,7 @@ pub(crate) fn enter(config: &Config) -> Result<Confined, SandboxError> {
     let status = rules.restrict_self()?;
     match (status.ruleset, status.landlock) {
         (RulesetStatus::NotEnforced, _) => Err(SandboxError::NoLandlock),
-        (_, LandlockStatus::Available { effective_abi, .. }) => Ok(Confined {
+        (_, LandlockStatus::Available { effective_abi, .. }) => Ok(SandboxState {
             abi: effective_abi,
             ports,
         }),
@@ -171,7 +171,7 @@ fn config_ports(config: &Config) -> BTreeSet<u16> {
     let routes = config.routes.iter();
     let identities = routes.filter_map(|route| route.handler.identity());
     let identities = identities.filter_map(|identity| match identity {
-        Identity::Hook(url) => Some(url.expose()),
+        IdentitySource::Hook(url) => Some(url.expose()),
         _ => None,
     });
     let keys = config.tokens().filter_map(|jwt| match &jwt.keys {
@@ -241,7 +241,7 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
             folder_of(file);
         }
     }
-    for file in config.tokens().flat_map(Jwt::files) {
+    for file in config.tokens().flat_map(JwtConfig::files) {
         folder_of(file);
     }
     for file in [&config.identity_hook.ca, &config.acme.ca]
@@ -252,7 +252,7 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
     }
     paths.extend(config.apps.iter().filter_map(|app| app.files.clone()));
     for route in &config.routes {
-        if let Handler::Static {
+        if let RouteHandler::Static {
             root: StaticRoot::Folder(root),
             ..
         } = &route.handler
@@ -292,7 +292,7 @@ mod tests {
     /// Enters the sandbox of the config that the environment names, and says what it can still do.
     #[test]
     #[ignore = "not a test: a process that locks itself up, for the test"]
-    fn act_as_sandboxed() {
+    fn apply_for_test() {
         let Some(folder) = std::env::var_os(TELLS).map(PathBuf::from) else {
             return;
         };
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn what_is_enforced_is_told() {
-        let confined = |abi, ports: Option<&[u16]>| Confined {
+        let confined = |abi, ports: Option<&[u16]>| SandboxState {
             abi,
             ports: ports.map(|ports| ports.iter().copied().collect()),
         };

@@ -8,31 +8,31 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tracing::{debug, info, warn};
-use veche_apps::{self as apps, Here, Library, Wake};
+use veche_apps::{self as apps, AppHosts, AppRegistry, Wake};
 use veche_config::{Config, ConnectionCap, MemoryLimit, unix_now_ms};
-use veche_frontends::{Outboxes, Parting, Ports, Post, Shared};
+use veche_frontends::{Context, HubMailer, Outboxes, Requests, ShutdownReason};
 use veche_hub::{Hub, Now, WorkerId};
 use veche_mailbox::{Class, Mailbox, Wake as _};
 use veche_net::Driver;
 use veche_script::LoadRun;
 use veche_supervisor::message::{DecisionFilter, DumpRequest};
-use veche_supervisor::process::{DrainReason, ServerControl, Start, deal};
-use veche_supervisor::pulse::{Stuck, Watch};
+use veche_supervisor::process::{DrainReason, ServerControl, StartOptions, distribute};
+use veche_supervisor::pulse::{PulseWatch, StuckWorker};
 use veche_terminal::as_ms;
 
-use crate::access_log::Access;
-use crate::back_end::{BackEnd, Sockets};
-use crate::blocks::Blocks;
-use crate::common::Common;
-use crate::dev::Dev;
+use crate::access_log::AccessLogFile;
+use crate::back_end::{DriverInstance, DriverKind};
+use crate::bans::Bans;
+use crate::dev::DevMode;
 use crate::dump::Dumps;
 use crate::files::DiskFiles;
-use crate::history::Keeper;
+use crate::history::HistoryArchive;
 use crate::memory;
-use crate::metrics::Report;
-use crate::sealing::Doors;
+use crate::metrics::MetricsReport;
+use crate::process_state::ProcessState;
 use crate::site;
-use crate::worker::{Letter, Worker};
+use crate::tls_listeners::TlsAcceptors;
+use crate::worker::{WorkerLoop, WorkerMail};
 
 /// Descriptors that are no connections: listeners, logs, epoll, what the system opens.
 const SPARE_DESCRIPTORS: u64 = 64;
@@ -44,16 +44,16 @@ const EXPIRED_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_mil
 const CONTEXTS_PART: u64 = 4;
 
 /// The running server, as the control thread holds it.
-pub(crate) struct Server {
+pub(crate) struct RunningServer {
     /// The control thread's end of the mesh.
-    mailbox: Mutex<Mailbox<Letter>>,
+    mailbox: Mutex<Mailbox<WorkerMail>>,
     workers: usize,
-    common: Arc<Common>,
-    report: Arc<Report>,
-    library: Library,
-    dev: Option<Arc<Dev>>,
+    common: Arc<ProcessState>,
+    report: Arc<MetricsReport>,
+    library: AppRegistry,
+    dev: Option<Arc<DevMode>>,
     dumps: Dumps,
-    watch: Watch,
+    watch: PulseWatch,
 }
 
 /// Address space for a worker's stack: scripts may nest what runs in C.
@@ -62,28 +62,28 @@ pub(crate) const WORKER_STACK_BYTES: usize = 16 << 20;
 /// Brings all workers up; returns when they accept. `boot` says which start of the machine this is, and services play the
 /// users of `load_run` where there is one.
 pub(crate) fn start(
-    start: Start,
+    start: StartOptions,
     boot: Option<String>,
     load_run: Option<Arc<dyn LoadRun>>,
-) -> Result<Server, String> {
+) -> Result<RunningServer, String> {
     let config = start.config;
     let holds_services = start.holds_services;
-    let (back_end, why) = BackEnd::choose(config.server.io)?;
-    let library = Library::playing(load_run);
-    let shelf = library.shelve(&config)?;
+    let (back_end, why) = DriverKind::choose(config.server.io)?;
+    let library = AppRegistry::for_load_run(load_run);
+    let shelf = library.load(&config)?;
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let workers = usize::from(config.server.workers.resolve(cores));
-    let common = Common::new(workers, veche_clock::now())
+    let common = ProcessState::new(workers, veche_clock::now())
         .with_outbound(&library.outbound)
         .with_log(start.log)
         .with_restarts(start.restarts);
     let seed = random_u64()?;
     let mut hubs = hubs(&config, workers, seed)?;
-    let history = Keeper::begin(config.history.as_ref(), boot, &mut hubs)?;
-    let blocks = Blocks::open(config.api.blocks.as_deref());
+    let history = HistoryArchive::begin(config.history.as_ref(), boot, &mut hubs)?;
+    let blocks = Bans::open(config.api.blocks.as_deref());
     let blocks = blocks.map_err(|error| format!("[api] blocks: {error}"))?;
     let common = Arc::new(common.with_history(history).with_blocks(blocks));
-    let opened = Access::open(&config).map_err(|error| error.to_string())?;
+    let opened = AccessLogFile::open(&config).map_err(|error| error.to_string())?;
     let switched = common.access.switch(opened);
     switched.map_err(|error| error.to_string())?;
     let doors = common.sealing.begin(&config);
@@ -92,7 +92,7 @@ pub(crate) fn start(
     common.events.reload(config.events.clone());
     common.hooks.reload(&config);
     set_caps(&common, &config);
-    let report = Report::new(
+    let report = MetricsReport::new(
         Arc::clone(&common),
         library.outbound.clone(),
         Arc::clone(&library.store),
@@ -100,8 +100,8 @@ pub(crate) fn start(
     );
     let dev = match start.dev {
         true => {
-            let dev = Dev::new(random_uid()?, &config);
-            dev.runs(&apps::warnings(&shelf));
+            let dev = DevMode::new(random_uid()?, &config);
+            dev.apps_loaded(&apps::warnings(&shelf));
             Some(Arc::new(dev))
         }
         false => None,
@@ -129,13 +129,16 @@ pub(crate) fn start(
             debug!(%address, %error, "connections are not spread evenly over the workers");
         }
     }
-    let hands = deal(start.listeners, workers);
+    let hands = distribute(start.listeners, workers);
     let (failed, failures) = std::sync::mpsc::sync_channel(workers);
     for (me, ((mailbox, sockets), hub)) in ends.into_iter().zip(hands).zip(hubs).enumerate() {
         let outboxes = Outboxes::new(outbox_bytes_max(&config)).with_random(random);
-        let ports = Ports::new(outboxes, Post::new(workers as u16, options.credits - 1));
+        let ports = Requests::new(
+            outboxes,
+            HubMailer::new(workers as u16, options.credits - 1),
+        );
         let (site, common) = (Arc::clone(&site), Arc::clone(&common));
-        let report: Arc<Report> = Arc::clone(&report);
+        let report: Arc<MetricsReport> = Arc::clone(&report);
         let shelf = Arc::clone(&shelf);
         let outbound = library.outbound.clone();
         let dev = dev.clone();
@@ -147,7 +150,7 @@ pub(crate) fn start(
             .spawn(move || {
                 let stats = Arc::clone(&common.stats[me]);
                 // The files' cache and the applications are this worker's own, so they are made here.
-                let mut shared = Shared::new(
+                let mut shared = Context::new(
                     hub,
                     ports,
                     site,
@@ -155,7 +158,7 @@ pub(crate) fn start(
                     Box::new(DiskFiles::new(dev.is_some())),
                     report,
                 );
-                let driver = match Sockets::open(back_end, seed ^ me as u64) {
+                let driver = match DriverInstance::open(back_end, seed ^ me as u64) {
                     Err(error) => return drop(failed.send(Err(cannot_start(error)))),
                     Ok(driver) => driver,
                 };
@@ -163,26 +166,32 @@ pub(crate) fn start(
                 let wake: Wake = Arc::new(move || waker.wake());
                 let own = Arc::clone(&wake);
                 let port = outbound.port(move || own());
-                match Here::start(me as u16, workers as u16, &shelf, Box::new(port)) {
+                match AppHosts::start(me as u16, workers as u16, &shelf, Box::new(port)) {
                     Err(error) => return drop(failed.send(Err(error))),
                     Ok(mut here) => {
                         if holds_services {
                             here.hold_services();
                         }
-                        here.set_wake(wake);
+                        here.set_waker(wake);
                         let own = Arc::clone(&common);
                         here.set_is_short(Rc::new(move || own.memory.is_short_now()));
                         if let Some(dev) = dev.filter(|_| me == 0) {
-                            here.tell(dev);
+                            here.set_notices(dev);
                         }
                         shared.apps = Some(Box::new(here));
                     }
                 }
                 let doors = (sockets, doors);
                 match driver {
-                    Sockets::Epoll(own) => serve(*own, shared, mailbox, common, doors, &failed),
-                    Sockets::Uring(own) => serve(*own, shared, mailbox, common, doors, &failed),
-                    Sockets::Delayed(own) => serve(*own, shared, mailbox, common, doors, &failed),
+                    DriverInstance::Epoll(own) => {
+                        serve(*own, shared, mailbox, common, doors, &failed)
+                    }
+                    DriverInstance::Uring(own) => {
+                        serve(*own, shared, mailbox, common, doors, &failed)
+                    }
+                    DriverInstance::Delayed(own) => {
+                        serve(*own, shared, mailbox, common, doors, &failed)
+                    }
                 }
             })
             .map_err(|error| format!("no thread for worker {me}: {error}"))?;
@@ -197,7 +206,7 @@ pub(crate) fn start(
     }
     info!(workers, io = back_end.name(), %why, connections_max = common.connections_max(), "workers are up");
     common.set_ready(true);
-    Ok(Server {
+    Ok(RunningServer {
         mailbox: Mutex::new(control),
         workers,
         common,
@@ -205,7 +214,7 @@ pub(crate) fn start(
         library,
         dev,
         dumps: Dumps::default(),
-        watch: Watch::default(),
+        watch: PulseWatch::default(),
     })
 }
 
@@ -232,19 +241,19 @@ fn hubs(config: &Config, workers: usize, seed: u64) -> Result<Vec<Hub>, String> 
 
 fn serve<D: Driver>(
     driver: D,
-    shared: Shared,
-    mailbox: Mailbox<Letter>,
-    common: Arc<Common>,
-    (sockets, doors): (Vec<(usize, OwnedFd)>, Doors),
+    shared: Context,
+    mailbox: Mailbox<WorkerMail>,
+    common: Arc<ProcessState>,
+    (sockets, doors): (Vec<(usize, OwnedFd)>, TlsAcceptors),
     up: &std::sync::mpsc::SyncSender<Result<(), String>>,
 ) {
     let waker = driver.waker();
     let writer = common.history.writer(move || waker.wake());
-    let mut worker: Worker<D> = Worker::new(driver, shared, mailbox, common);
+    let mut worker: WorkerLoop<D> = WorkerLoop::new(driver, shared, mailbox, common);
     if let Some(writer) = writer {
-        worker.keep_history(writer);
+        worker.set_history_writer(writer);
     }
-    worker.set_doors(doors);
+    worker.set_acceptors(doors);
     let result = sockets
         .into_iter()
         .try_for_each(|(listener, socket)| worker.listen(listener as u16, socket));
@@ -259,17 +268,18 @@ fn cannot_start(error: std::io::Error) -> String {
     format!("a worker can't start: {error}")
 }
 
-impl Server {
-    fn look_at_blocks(&self) -> Option<Instant> {
-        let (next, result) = self.common.blocks.look(unix_now_ms() / 1000)?;
+impl RunningServer {
+    fn refresh_bans(&self) -> Option<Instant> {
+        let (next, result) = self.common.blocks.refresh(unix_now_ms() / 1000)?;
         if let Err(error) = result {
             let what = "[api] blocks: what another process has written is not known";
-            self.common.warn_rarely(|| tracing::warn!(%error, "{what}"));
+            self.common
+                .warn_throttled(|| tracing::warn!(%error, "{what}"));
         }
         Some(next)
     }
 
-    fn tell(&self, letter: impl Fn() -> Letter) {
+    fn send_all(&self, letter: impl Fn() -> WorkerMail) {
         let mut mailbox = self.mailbox.lock();
         for worker in 0..self.workers {
             if mailbox.post(worker, Class::Control, letter()).is_err() {
@@ -280,16 +290,16 @@ impl Server {
     }
 
     /// Takes out some of what has expired in what scripts share, by the clock of the workers; when to look again.
-    fn look_at_expired(&self) -> Instant {
+    fn expire_shared(&self) -> Instant {
         let may_be_more = self.library.store.expire(veche_clock::monotonic_ms());
         veche_clock::now() + EXPIRED_EVERY[usize::from(may_be_more)]
     }
 }
 
-impl ServerControl for Server {
+impl ServerControl for RunningServer {
     fn reload(&self, config: Arc<Config>) -> Result<(), String> {
-        let shelf = self.library.shelve(&config)?;
-        let access = Access::open(&config).map_err(|error| error.to_string())?;
+        let shelf = self.library.load(&config)?;
+        let access = AccessLogFile::open(&config).map_err(|error| error.to_string())?;
         let keys = self.common.identities.read(&config)?;
         let doors = self.common.sealing.reload(&config)?;
         let switched = self.common.access.switch(access);
@@ -307,32 +317,32 @@ impl ServerControl for Server {
             &self.common.hooks,
             self.dev.is_some(),
         ));
-        self.tell(|| {
-            Letter::Reload(
+        self.send_all(|| {
+            WorkerMail::Reload(
                 Arc::clone(&site),
                 outbox_bytes_max(&config),
                 Arc::clone(&shelf),
             )
         });
-        self.tell(|| Letter::Doors(Arc::clone(&doors)));
+        self.send_all(|| WorkerMail::Doors(Arc::clone(&doors)));
         if let Some(dev) = &self.dev {
             dev.reloaded(&config);
-            dev.runs(&apps::warnings(&shelf));
+            dev.apps_loaded(&apps::warnings(&shelf));
         }
         Ok(())
     }
 
-    fn look_around(&self) -> Option<Instant> {
-        let (doors, next) = self.common.sealing.look();
+    fn run_periodic(&self) -> Option<Instant> {
+        let (doors, next) = self.common.sealing.reload_changed();
         if let Some(doors) = doors {
-            self.tell(|| Letter::Doors(Arc::clone(&doors)));
+            self.send_all(|| WorkerMail::Doors(Arc::clone(&doors)));
         }
         let others = [
-            self.common.identities.look(),
+            self.common.identities.fetch_due_keys(),
             self.common.orders.look(),
             self.common.history.look(),
-            self.look_at_blocks(),
-            Some(self.look_at_expired()),
+            self.refresh_bans(),
+            Some(self.expire_shared()),
         ];
         next.into_iter().chain(others.into_iter().flatten()).min()
     }
@@ -349,12 +359,12 @@ impl ServerControl for Server {
 
     fn drain(&self, within: Duration, reason: DrainReason) {
         let parting = match reason {
-            DrainReason::Stopping => Parting::Stopping,
-            DrainReason::Replaced => Parting::Replaced,
+            DrainReason::Stopping => ShutdownReason::Stopping,
+            DrainReason::Replaced => ShutdownReason::Replaced,
         };
         self.common.set_ready(false);
         self.common.orders.stop();
-        self.tell(|| Letter::Drain(as_ms(within), parting));
+        self.send_all(|| WorkerMail::Drain(as_ms(within), parting));
         self.common.identities.refuse_queued();
     }
 
@@ -363,11 +373,11 @@ impl ServerControl for Server {
         if connections > 0 {
             warn!(connections, "the time to drain is over: cut off");
         }
-        self.tell(|| Letter::CutOff);
+        self.send_all(|| WorkerMail::CutOff);
     }
 
     fn start_services(&self) {
-        self.tell(|| Letter::StartServices);
+        self.send_all(|| WorkerMail::StartServices);
     }
 
     fn have_services_ended(&self) -> bool {
@@ -384,7 +394,7 @@ impl ServerControl for Server {
         self.report.status()
     }
 
-    fn pulse(&self) -> Option<Stuck> {
+    fn pulse(&self) -> Option<StuckWorker> {
         self.watch.look(self.common.pulses.iter().map(Arc::as_ref))
     }
 
@@ -393,7 +403,7 @@ impl ServerControl for Server {
     }
 
     fn watch(&self, wanted: DecisionFilter, to: OwnedFd) {
-        self.common.decisions.begin(wanted, to);
+        self.common.decisions.add_watcher(wanted, to);
     }
 
     fn reopen_logs(&self) {
@@ -409,7 +419,7 @@ impl ServerControl for Server {
     }
 }
 
-fn set_caps(common: &Common, config: &Config) {
+fn set_caps(common: &ProcessState, config: &Config) {
     let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile)
         .current
         .unwrap_or(u64::MAX);

@@ -1,34 +1,36 @@
-//! From the checked configuration to what connections need: the front ends' [`Site`].
+//! From the checked configuration to what connections need: the front ends' [`FrontendConfig`].
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use veche_apps::Library;
+use veche_apps::AppRegistry;
 use veche_config::{self as config, Config};
-use veche_frontends::access::Networks;
-use veche_frontends::hooks::{Decider, Deciders, Kind};
-use veche_frontends::identity::{Field, Identity};
-use veche_frontends::origin::{Pattern, Rule};
-use veche_frontends::publishing::Publishing;
+use veche_frontends::access::NetworkRules;
+use veche_frontends::frontend_config::{
+    ApiKey, ConnectionLimits, FrontendConfig, FrontendListener, ListenerRole,
+};
+use veche_frontends::hooks::{HookKind, HookTarget, HookTargets};
+use veche_frontends::identity::{CertificateField, Identity};
+use veche_frontends::origin::{OriginCheck, OriginPattern};
+use veche_frontends::publish_limiter::PublishLimiter;
 use veche_frontends::registry;
-use veche_frontends::route::{Handler, Route, Router};
-use veche_frontends::site::{ApiKey, Limits, Listener, Role, Site};
-use veche_identity::Identities;
+use veche_frontends::route::{Route, RouteHandler, Router};
+use veche_identity::IdentityProviders;
 use veche_proto::http;
 use veche_proto::websocket::{self, deflate};
 use veche_terminal::as_ms;
-use veche_webhooks::hooks::Hooks;
+use veche_webhooks::hooks::HookClient;
 
 use crate::dev;
 
 /// The front ends' view of a configuration; `dev` has it lead to what the developer's pages need.
 pub(crate) fn build(
     config: &Config,
-    library: &Library,
-    identities: &Identities,
-    hooks: &Hooks,
+    library: &AppRegistry,
+    identities: &IdentityProviders,
+    hooks: &HookClient,
     dev: bool,
-) -> Site {
+) -> FrontendConfig {
     let limits = limits(&config.limits);
     let mut routes: Vec<Arc<Route>> = config
         .routes
@@ -36,11 +38,11 @@ pub(crate) fn build(
         .map(|route| Arc::new(self::route(route, config, library, identities, hooks)))
         .collect();
     // Nothing opens the admin page without keys, so then there is none.
-    let admin = (!config.admin.keys.is_empty()).then_some(("/admin/*", Handler::Admin));
+    let admin = (!config.admin.keys.is_empty()).then_some(("/admin/*", RouteHandler::Admin));
     let own: Vec<u16> = [
-        ("/api/*", Handler::Api),
-        ("/health", Handler::Health),
-        ("/metrics", Handler::Metrics),
+        ("/api/*", RouteHandler::Api),
+        ("/health", RouteHandler::Health),
+        ("/metrics", RouteHandler::Metrics),
     ]
     .into_iter()
     .chain(admin)
@@ -65,18 +67,18 @@ pub(crate) fn build(
                 .iter()
                 .filter(|route| route.listeners.contains(&listener.index));
             let mut indexes: Vec<u16> = of_config.map(|route| route.index as u16).collect();
-            if listener.role == config::Role::Internal {
+            if listener.role == config::ListenerRole::Internal {
                 // After the configured ones: whoever routes `/health` elsewhere means it.
                 indexes.extend(&own);
             }
             indexes.extend(&for_pages);
-            Listener {
+            FrontendListener {
                 is_tls: listener.tls.is_some(),
                 access: listener.access.clone(),
                 role: match listener.role {
-                    config::Role::Public => Role::Public,
-                    config::Role::Internal => Role::Internal,
-                    config::Role::Push => Role::Push,
+                    config::ListenerRole::Public => ListenerRole::Public,
+                    config::ListenerRole::Internal => ListenerRole::Internal,
+                    config::ListenerRole::Push => ListenerRole::Push,
                 },
                 router: Router::new(
                     indexes
@@ -86,19 +88,19 @@ pub(crate) fn build(
             }
         })
         .collect();
-    let keys = |keys: &[config::Secret]| -> Vec<ApiKey> {
+    let keys = |keys: &[config::SecretValue]| -> Vec<ApiKey> {
         keys.iter().map(|key| ApiKey::new(key.expose())).collect()
     };
     let api_keys = keys(&config.api.keys);
-    let publishing = Publishing::new(config.api.publish_rate, api_keys.len());
-    Site {
+    let publishing = PublishLimiter::new(config.api.publish_rate, api_keys.len());
+    FrontendConfig {
         listeners,
         routes,
         limits,
         api_keys,
         admin_keys: keys(&config.admin.keys),
         accepts_unknown_fields: config.api.accepts_unknown_fields,
-        publishing,
+        publish_rate: publishing,
         namespaces: Arc::new(config::namespaces(config)),
         history_bytes_max: history_bytes_max(config),
         history_answer_max: config.limits.history_answer_max as usize,
@@ -110,8 +112,8 @@ pub(crate) fn history_bytes_max(config: &Config) -> usize {
     usize::try_from(config.limits.history_bytes).unwrap_or(usize::MAX)
 }
 
-fn limits(limits: &config::Limits) -> Limits {
-    Limits {
+fn limits(limits: &config::LimitsConfig) -> ConnectionLimits {
+    ConnectionLimits {
         header_timeout_ms: as_ms(limits.header_timeout),
         handshake_timeout_ms: as_ms(limits.handshake_timeout),
         body_timeout_ms: as_ms(limits.handshake_timeout),
@@ -124,29 +126,29 @@ fn limits(limits: &config::Limits) -> Limits {
         channels_per_client: limits.channels_per_client as usize,
         channel_name_bytes_max: limits.channel_name_bytes_max as usize,
         line_bytes_max: usize::try_from(limits.body_bytes_max).unwrap_or(usize::MAX),
-        http: http::Limits {
+        http: http::HeadLimits {
             head_bytes_max: usize::try_from(limits.header_bytes_max).unwrap_or(usize::MAX),
             headers_max: limits.headers_max as usize,
             body_bytes_max: limits.body_bytes_max,
-            ..http::Limits::default()
+            ..http::HeadLimits::default()
         },
-        ..Limits::default()
+        ..ConnectionLimits::default()
     }
 }
 
 fn route(
-    route: &config::Route,
+    route: &config::RouteConfig,
     config: &Config,
-    library: &Library,
-    identities: &Identities,
-    hooks: &Hooks,
+    library: &AppRegistry,
+    identities: &IdentityProviders,
+    hooks: &HookClient,
 ) -> Route {
     let identity = match route.handler.identity() {
         Some(identity) => self::identity(identity, identities),
         None => Identity::None,
     };
     let channels = match &route.handler {
-        config::Handler::Session { channels, .. } => channels.as_slice(),
+        config::RouteHandler::Session { channels, .. } => channels.as_slice(),
         _ => &[],
     };
     let channel = |pattern: &config::ChannelPattern| match pattern {
@@ -158,19 +160,19 @@ fn route(
         path: route.path.as_str().to_owned(),
         methods: route.methods.iter().map(str::to_owned).collect(),
         handler: match &route.handler {
-            config::Handler::Session { protocol, .. } => Handler::Session(protocol),
-            config::Handler::Api { .. } => Handler::Api,
-            config::Handler::Lua { app, .. } => {
+            config::RouteHandler::Session { protocol, .. } => RouteHandler::Session(protocol),
+            config::RouteHandler::Api { .. } => RouteHandler::Api,
+            config::RouteHandler::Lua { app, .. } => {
                 let app = &config.apps[*app];
-                Handler::Lua {
+                RouteHandler::Lua {
                     app: library.id(&app.name),
                     request_timeout_ms: app.request_timeout.map_or(0, as_ms),
                 }
             }
-            config::Handler::Static {
+            config::RouteHandler::Static {
                 root,
                 precompressed,
-            } => Handler::Static {
+            } => RouteHandler::Static {
                 root: match root {
                     config::StaticRoot::Folder(folder) => folder.clone(),
                     config::StaticRoot::BuiltinDemo => PathBuf::from("builtin:demo"),
@@ -186,43 +188,43 @@ fn route(
             websocket.origins.iter().map(origin).collect()
         }),
         compression: websocket.and_then(|websocket| match websocket.compression {
-            config::Compression::Off => None,
-            config::Compression::On => Some(deflate::Policy::default()),
-            config::Compression::Takeover => Some(deflate::Policy {
+            config::CompressionMode::Off => None,
+            config::CompressionMode::On => Some(deflate::DeflatePolicy::default()),
+            config::CompressionMode::Takeover => Some(deflate::DeflatePolicy {
                 takeover: true,
                 // What is kept of a client that can be asked, as of what we send ourselves.
                 client_window_bits: deflate::KEPT_WINDOW_BITS_MAX,
-                ..deflate::Policy::default()
+                ..deflate::DeflatePolicy::default()
             }),
         }),
-        message_limits: websocket.map_or(MESSAGES, |websocket| websocket::Limits {
+        message_limits: websocket.map_or(MESSAGES, |websocket| websocket::MessageLimits {
             message_bytes_max: usize::try_from(websocket.message_bytes_max).unwrap_or(usize::MAX),
             fragments_max: websocket.fragments_max,
             inflate_ratio_max: websocket.inflate_ratio_max.unwrap_or(0),
         }),
-        pacing: websocket.and_then(|websocket| websocket.pacing),
-        keeping: websocket.and_then(|websocket| websocket.keeping),
+        rate_limits: websocket.and_then(|websocket| websocket.pacing),
+        drop_policy: websocket.and_then(|websocket| websocket.keeping),
         has_positions: websocket.is_some_and(|websocket| websocket.has_positions),
-        deciders: match (&route.handler, &config.hooks) {
+        hook_targets: match (&route.handler, &config.hooks) {
             (
-                config::Handler::Session {
+                config::RouteHandler::Session {
                     protocol,
                     app,
                     hooks: of_route,
                     ..
                 },
                 Some(options),
-            ) if protocol.takes("hooks") => {
+            ) if protocol.accepts_method("hooks") => {
                 let mut deciders = deciders(options);
-                for kind in Kind::OF_BACK_ENDS {
+                for kind in HookKind::BACKEND_KINDS {
                     if let Some(url) = config.hook_url(of_route, kind) {
-                        deciders.set(kind, Decider::BackEnd(hooks.id(kind, url)));
+                        deciders.set(kind, HookTarget::BackEnd(hooks.id(kind, url)));
                     }
                 }
                 if let Some(app) = app.map(|app| &config.apps[app]) {
                     let timeout_ms = app.request_timeout.map_or(0, as_ms);
                     let id = library.id(&app.name);
-                    deciders.set_app(id, timeout_ms, library.kinds(id));
+                    deciders.set_app(id, timeout_ms, library.hook_kinds(id));
                 }
                 Some(Arc::new(deciders))
             }
@@ -232,8 +234,8 @@ fn route(
 }
 
 /// Returns what deciders see of a client; none is set.
-fn deciders(hooks: &config::Hooks) -> Deciders {
-    let mut deciders = Deciders::default();
+fn deciders(hooks: &config::HooksConfig) -> HookTargets {
+    let mut deciders = HookTargets::default();
     deciders.headers.clone_from(&hooks.headers);
     deciders.emulated.clone_from(&hooks.client_headers);
     // What a client may say counts only if its request does not say it.
@@ -244,7 +246,7 @@ fn deciders(hooks: &config::Hooks) -> Deciders {
 }
 
 /// Of routes that the configuration does not name.
-const MESSAGES: websocket::Limits = websocket::Limits {
+const MESSAGES: websocket::MessageLimits = websocket::MessageLimits {
     message_bytes_max: 1 << 20,
     fragments_max: 1024,
     inflate_ratio_max: 200,
@@ -259,7 +261,7 @@ fn dev_routes() -> impl Iterator<Item = Route> {
     });
     let pages = internal(
         dev::PAGES_PATH,
-        Handler::Static {
+        RouteHandler::Static {
             root,
             variants: Vec::new(),
         },
@@ -267,56 +269,58 @@ fn dev_routes() -> impl Iterator<Item = Route> {
     socket.into_iter().chain([pages])
 }
 
-fn internal(path: &str, handler: Handler) -> Route {
+fn internal(path: &str, handler: RouteHandler) -> Route {
     Route {
         path: path.to_owned(),
         methods: match handler {
-            Handler::Api | Handler::Admin => Vec::new(),
+            RouteHandler::Api | RouteHandler::Admin => Vec::new(),
             _ => vec!["GET".to_owned(), "HEAD".to_owned()],
         },
         handler,
         headers: None,
         identity: Identity::None,
-        networks: Networks::default(),
+        networks: NetworkRules::default(),
         channels: Vec::new(),
-        origins: vec![Rule::SameHost],
+        origins: vec![OriginCheck::SameHost],
         compression: None,
         message_limits: MESSAGES,
-        pacing: None,
-        keeping: None,
+        rate_limits: None,
+        drop_policy: None,
         has_positions: false,
-        deciders: None,
+        hook_targets: None,
     }
 }
 
-fn identity(identity: &config::Identity, identities: &Identities) -> Identity {
+fn identity(identity: &config::IdentitySource, identities: &IdentityProviders) -> Identity {
     match identity {
-        config::Identity::None => Identity::None,
-        config::Identity::Query(name) => Identity::Query(name.clone()),
-        config::Identity::Cookie(name) => Identity::Cookie(name.clone()),
-        config::Identity::Header(name) => Identity::Header(name.clone()),
-        config::Identity::Certificate(field) => Identity::Certificate(match field {
-            config::Field::Any => Field::Any,
-            config::Field::CommonName => Field::CommonName,
-            config::Field::Email => Field::Email,
-            config::Field::Name => Field::Name,
-            config::Field::Uri => Field::Uri,
+        config::IdentitySource::None => Identity::None,
+        config::IdentitySource::Query(name) => Identity::Query(name.clone()),
+        config::IdentitySource::Cookie(name) => Identity::Cookie(name.clone()),
+        config::IdentitySource::Header(name) => Identity::Header(name.clone()),
+        config::IdentitySource::Certificate(field) => Identity::Certificate(match field {
+            config::CertificateField::Any => CertificateField::Any,
+            config::CertificateField::CommonName => CertificateField::CommonName,
+            config::CertificateField::Email => CertificateField::Email,
+            config::CertificateField::Name => CertificateField::Name,
+            config::CertificateField::Uri => CertificateField::Uri,
         }),
-        config::Identity::Token(_) | config::Identity::Hook(_) | config::Identity::Pam(_) => {
+        config::IdentitySource::Token(_)
+        | config::IdentitySource::Hook(_)
+        | config::IdentitySource::Pam(_) => {
             let known = identities.identity(identity);
             known.expect("made of the same configuration, before")
         }
     }
 }
 
-fn origin(rule: &config::OriginRule) -> Rule {
-    let pattern = |text: &str| match Pattern::parse(text) {
-        Some(pattern) => Rule::Listed(pattern),
+fn origin(rule: &config::OriginRule) -> OriginCheck {
+    let pattern = |text: &str| match OriginPattern::parse(text) {
+        Some(pattern) => OriginCheck::Listed(pattern),
         None => unreachable!("the configuration checks origins by a stricter rule: {text}"),
     };
     match rule {
-        config::OriginRule::Any => Rule::Any,
-        config::OriginRule::SameHost => Rule::SameHost,
+        config::OriginRule::Any => OriginCheck::Any,
+        config::OriginRule::SameHost => OriginCheck::SameHost,
         config::OriginRule::Exact(origin) => pattern(origin),
         config::OriginRule::Subdomains {
             scheme,

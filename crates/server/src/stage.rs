@@ -8,22 +8,22 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use veche_apps::{Here, Library};
+use veche_apps::{AppHosts, AppRegistry};
 use veche_clock::now;
 use veche_config::{self as config, Config};
-use veche_frontends::{Outboxes, Ports, Post, Shared};
+use veche_frontends::{Context, HubMailer, Outboxes, Requests};
 use veche_hub::{Hub, WorkerId};
 use veche_mailbox::{Class, Mailbox};
-use veche_net::{ConnectionId, Driver, FarState, ListenerId, Simulated};
+use veche_net::{ConnectionId, Driver, ListenerId, RemoteState, Simulated};
 
-use crate::common::Common;
 use crate::files::DiskFiles;
-use crate::metrics::Report;
-use crate::sealing::Sealing;
+use crate::metrics::MetricsReport;
+use crate::process_state::ProcessState;
 use crate::server::outbox_bytes_max;
-use crate::worker::{Letter, Worker};
+use crate::tls_listeners::TlsListeners;
+use crate::worker::{WorkerLoop, WorkerMail};
 
-pub use rig::Rig;
+pub use rig::WorkerRig;
 
 /// When each begins, by the monotonic clock and by the calendar.
 const MONO_MS: u64 = 1_000_000;
@@ -61,27 +61,27 @@ pub(crate) fn file() -> PathBuf {
 }
 
 /// See the module.
-pub(crate) struct Stage<D> {
-    worker: Worker<D>,
-    control: Mailbox<Letter>,
-    common: Arc<Common>,
-    library: Library,
-    sealing: Sealing,
+pub(crate) struct FuzzStage<D> {
+    worker: WorkerLoop<D>,
+    control: Mailbox<WorkerMail>,
+    common: Arc<ProcessState>,
+    library: AppRegistry,
+    sealing: TlsListeners,
 }
 
-impl<D: Driver> Stage<D> {
+impl<D: Driver> FuzzStage<D> {
     /// Brings up a worker on a driver whose listeners are those of the configuration, which is valid.
     fn on(network: D, config: &Config) -> Self {
-        let library = Library::default();
-        let shelf = library.shelve(config).expect("applications that load");
+        let library = AppRegistry::default();
+        let shelf = library.load(config).expect("applications that load");
         let options = veche_mailbox::Options::default();
         let mut ends = Mailbox::mesh(2, &options);
         let control = ends.pop().expect("two ends");
         let mailbox = ends.pop().expect("two ends");
-        let common = Arc::new(Common::new(1, now()));
+        let common = Arc::new(ProcessState::new(1, now()));
         common.set_ready(true);
         common.set_connections_max(1000);
-        let report = Report::new(
+        let report = MetricsReport::new(
             Arc::clone(&common),
             library.outbound.clone(),
             Arc::default(),
@@ -90,20 +90,21 @@ impl<D: Driver> Stage<D> {
         let outboxes = Outboxes::new(outbox_bytes_max(config));
         let outboxes = outboxes.with_random(|bytes| bytes.fill(0x5a));
         let site = crate::site::build(config, &library, &common.identities, &common.hooks, false);
-        let mut shared = Shared::new(
+        let mut shared = Context::new(
             Hub::new(WorkerId(0), 1, 7, veche_hub::Options::default()),
-            Ports::new(outboxes, Post::new(1, options.credits)),
+            Requests::new(outboxes, HubMailer::new(1, options.credits)),
             Arc::new(site),
             Arc::clone(&common.stats[0]),
             Box::new(DiskFiles::default()),
             Arc::new(report),
         );
         let port = library.outbound.port(|| {});
-        let here = Here::start(0, 1, &shelf, Box::new(port)).expect("applications that start");
+        let here = AppHosts::start(0, 1, &shelf, Box::new(port)).expect("applications that start");
         shared.apps = Some(Box::new(here));
-        let mut worker: Worker<D> = Worker::new(network, shared, mailbox, Arc::clone(&common));
-        let sealing = Sealing::default();
-        worker.set_doors(sealing.begin(config));
+        let mut worker: WorkerLoop<D> =
+            WorkerLoop::new(network, shared, mailbox, Arc::clone(&common));
+        let sealing = TlsListeners::default();
+        worker.set_acceptors(sealing.begin(config));
         worker.simulate(WALL_MS);
         Self {
             worker,
@@ -119,7 +120,7 @@ impl<D: Driver> Stage<D> {
     }
 }
 
-impl Stage<Simulated> {
+impl FuzzStage<Simulated> {
     /// Brings up a worker with a valid configuration.
     pub(crate) fn new(config: &Config) -> Self {
         let network = Simulated::new(veche_net::Options::default(), 7, MONO_MS);
@@ -137,7 +138,7 @@ impl Stage<Simulated> {
     }
 
     /// What somebody was sent, and whether more may come.
-    pub(crate) fn read(&mut self, id: ConnectionId) -> (Vec<u8>, FarState) {
+    pub(crate) fn read(&mut self, id: ConnectionId) -> (Vec<u8>, RemoteState) {
         let mut bytes = Vec::new();
         let state = self.network().read(id, &mut bytes);
         (bytes, state)
@@ -145,7 +146,7 @@ impl Stage<Simulated> {
 
     /// Puts another configuration in force, as the control thread does; why not, if it can't be.
     pub(crate) fn reload(&mut self, config: &Config) -> Result<(), String> {
-        let shelf = self.library.shelve(config)?;
+        let shelf = self.library.load(config)?;
         let doors = self.sealing.reload(config)?;
         let site = Arc::new(crate::site::build(
             config,
@@ -155,8 +156,8 @@ impl Stage<Simulated> {
             false,
         ));
         let letters = [
-            Letter::Reload(site, outbox_bytes_max(config), shelf),
-            Letter::Doors(doors),
+            WorkerMail::Reload(site, outbox_bytes_max(config), shelf),
+            WorkerMail::Doors(doors),
         ];
         for letter in letters {
             let posted = self.control.post(0, Class::Control, letter);
@@ -173,7 +174,7 @@ impl Stage<Simulated> {
     pub(crate) fn settle(&mut self) {
         for _ in 0..TURNS_MAX {
             self.worker.turn().expect("a network that does not fail");
-            if self.network().rests_until_ms().is_some() {
+            if self.network().idle_until_ms().is_some() {
                 return;
             }
         }
@@ -185,7 +186,7 @@ impl Stage<Simulated> {
         let until_ms = self.network().now_ms() + milliseconds;
         loop {
             self.settle();
-            let due_ms = self.network().rests_until_ms().unwrap_or(0);
+            let due_ms = self.network().idle_until_ms().unwrap_or(0);
             let now_ms = self.network().now_ms();
             if due_ms > until_ms || now_ms >= until_ms {
                 break;

@@ -13,13 +13,13 @@ const SHARDS: usize = 16;
 
 /// See the module's text.
 #[derive(Default)]
-pub(crate) struct Users {
+pub(crate) struct UserCounters {
     shards: [Mutex<HashMap<Box<str>, u32>>; SHARDS],
     /// Which shard a name is in must not be for its bearer to choose.
     hasher: RandomState,
 }
 
-impl Users {
+impl UserCounters {
     /// Counts one more in if the user has less than `max`; whether he had.
     pub(crate) fn opened(&self, user: &str, max: u32) -> bool {
         let mut shard = self.shard(user).lock();
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_user_has_as_many_as_he_may() {
-        let users = Users::default();
+        let users = UserCounters::default();
         assert!(users.opened("ann", 2) && users.opened("ann", 2));
         assert!(!users.opened("ann", 2) && users.opened("bob", 2));
         users.closed("ann");

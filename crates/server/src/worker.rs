@@ -1,49 +1,49 @@
-//! One thread, one core, one loop: where sockets, TLS, mailboxes and the archive meet the [worker](veche_worker::Worker).
+//! One thread, one core, one loop: where sockets, TLS, mailboxes and the archive meet the [worker](veche_worker::WorkerLoop).
 //!
 //! This is glue around the one object that knows the order of a turn: events of the driver go in, what it asks for comes
 //! out. What is decided here concerns transports alone: accepting, the PROXY protocol, TLS, and which system calls are
 //! made. Nothing in it blocks.
 
 mod accepting;
+mod access_log;
 mod clients;
 mod clock;
 mod completions;
 mod history;
 mod host;
-mod journal;
 mod log;
 mod mail;
 #[cfg(test)]
 mod observation;
-mod preface;
-mod readings;
+mod proxy_header;
 mod requests;
-mod sealed;
 mod simulation;
+mod tls;
 mod transport;
+mod trust_loader;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing::{debug, error};
-use veche_apps::Here;
-use veche_frontends::Shared;
-use veche_frontends::journal::SlowKind;
+use veche_apps::AppHosts;
+use veche_frontends::Context;
+use veche_frontends::access_log_buffer::SlowEventKind;
 use veche_mailbox::Mailbox;
 use veche_net::{CloseReason, ConnectionId, Driver, Event};
-use veche_supervisor::pulse::{Pulse, Step};
-use veche_worker::{Accepting, TurnLimits, TurnState};
+use veche_supervisor::pulse::{TurnStep, WorkerPulse};
+use veche_worker::{AcceptPolicy, TurnLimits, TurnState};
 
-use crate::common::Common;
-use crate::sealing::Doors;
-use clock::{Clock, clock_now};
-use completions::Completions;
-use history::Ledger;
-pub(crate) use host::{Decide, Host, Log};
-use journal::Journal;
-pub(crate) use mail::Letter;
-use readings::Readings;
-use transport::{Layer, Transport};
+use crate::process_state::ProcessState;
+use crate::tls_listeners::TlsAcceptors;
+use access_log::AccessLogBatch;
+use clock::{WallClock, clock_now};
+use completions::CompletionInbox;
+use history::HistoryWriter;
+pub(crate) use host::{HistoryLog, HookExecutor, WorkerApps};
+pub(crate) use mail::WorkerMail;
+use transport::{ConnectionTransport, TransportLayer};
+use trust_loader::TrustLoader;
 
 /// What log lines of a worker go by, whichever of its files writes them.
 const LOG: &str = "veche::worker";
@@ -52,68 +52,68 @@ const LOG: &str = "veche::worker";
 const ACCEPT_RETRY_MS: u64 = 20;
 
 /// One worker on its driver `D`, with its applications `A`.
-pub(crate) struct Worker<D, A: Host = Here> {
+pub(crate) struct WorkerLoop<D, A: WorkerApps = AppHosts> {
     driver: D,
-    rest: Rest<A>,
+    rest: WorkerState<A>,
 }
 
 /// Everything except the driver, split off so that both can be borrowed during an event.
-struct Rest<A: Host> {
-    worker: veche_worker::Worker<A, Transport>,
-    mailbox: Mailbox<Letter<A::Message>>,
-    common: Arc<Common>,
+struct WorkerState<A: WorkerApps> {
+    worker: veche_worker::Worker<A, ConnectionTransport>,
+    mailbox: Mailbox<WorkerMail<A::Message>>,
+    common: Arc<ProcessState>,
     /// The site's listener of each of the driver's.
     listeners: Vec<u16>,
-    accepting: Accepting,
+    accepting: AcceptPolicy,
     /// What TLS has opened, between two events.
     plain: Vec<u8>,
-    line: sealed::Line,
-    readings: Readings,
+    line: tls::HandshakeQueue,
+    readings: TrustLoader,
     /// How connections come in.
-    doors: Doors,
-    journal: Journal,
+    doors: TlsAcceptors,
+    journal: AccessLogBatch,
     /// Where history is written, if it is.
-    ledger: Option<Ledger>,
+    ledger: Option<HistoryWriter>,
     /// Decides on commands instead of the hooks.
-    decider: Option<Box<dyn Decide>>,
+    decider: Option<Box<dyn HookExecutor>>,
     /// Where other threads leave what this worker asked them.
-    completions: Arc<Completions>,
+    completions: Arc<CompletionInbox>,
     /// Connections that have ended in this turn and still count.
     closed: usize,
     /// What the control thread sees of the turn.
-    pulse: Arc<Pulse>,
+    pulse: Arc<WorkerPulse>,
     /// When this turn's first event came.
     began: Option<Instant>,
     /// How many have come in it.
     events: u64,
-    clock: Clock,
+    clock: WallClock,
 }
 
-impl<D: Driver, A: Host> Worker<D, A> {
+impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
     /// A worker that accepts on nothing yet.
     pub(crate) fn new(
         driver: D,
-        mut shared: Shared,
-        mailbox: Mailbox<Letter<A::Message>>,
-        common: Arc<Common>,
+        mut shared: Context,
+        mailbox: Mailbox<WorkerMail<A::Message>>,
+        common: Arc<ProcessState>,
     ) -> Self {
         mailbox.attach(driver.waker());
         common.attach(driver.waker());
-        let completions = Completions::new(driver.waker());
-        shared.desk = Arc::clone(&completions) as _;
+        let completions = CompletionInbox::new(driver.waker());
+        shared.completions = Arc::clone(&completions) as _;
         shared.set_context_budget(&common.contexts);
         let pulse = Arc::clone(&common.pulses[usize::from(shared.hub.worker().0)]);
-        let rest = Rest {
+        let rest = WorkerState {
             worker: veche_worker::Worker::new(shared, TurnLimits::default()),
             mailbox,
             common,
             listeners: Vec::new(),
-            accepting: Accepting::default(),
+            accepting: AcceptPolicy::default(),
             plain: Vec::new(),
-            line: sealed::Line::default(),
-            readings: Readings::default(),
-            doors: Doors::default(),
-            journal: Journal::default(),
+            line: tls::HandshakeQueue::default(),
+            readings: TrustLoader::default(),
+            doors: TlsAcceptors::default(),
+            journal: AccessLogBatch::default(),
             ledger: None,
             decider: None,
             completions,
@@ -121,21 +121,21 @@ impl<D: Driver, A: Host> Worker<D, A> {
             pulse,
             began: None,
             events: 0,
-            clock: Clock::default(),
+            clock: WallClock::default(),
         };
         let mut worker = Self { driver, rest };
-        worker.rest.begin_journal();
+        worker.rest.begin_access_log();
         worker
     }
 
     /// Connections come in by these doors; without any all of them come in as they are.
-    pub(crate) fn set_doors(&mut self, doors: Doors) {
+    pub(crate) fn set_acceptors(&mut self, doors: TlsAcceptors) {
         self.rest.doors = doors;
     }
 
     /// What channels remember is written there.
-    pub(crate) fn keep_history(&mut self, writer: impl Log + 'static) {
-        self.rest.ledger = Some(Ledger::new(Box::new(writer)));
+    pub(crate) fn set_history_writer(&mut self, writer: impl HistoryLog + 'static) {
+        self.rest.ledger = Some(HistoryWriter::new(Box::new(writer)));
     }
 
     /// Accepts on a socket, for the site's listener with that index.
@@ -154,7 +154,7 @@ impl<D: Driver, A: Host> Worker<D, A> {
         loop {
             if let Err(error) = self.turn() {
                 // The wait itself failed: nothing that a peer can cause, and nothing that another try would mend.
-                let me = self.rest.me();
+                let me = self.rest.index();
                 error!(worker = me, %error, "the worker's loop failed");
                 eprintln!("veche: worker {me}: the loop failed: {error}");
                 // The log has a thread of its own.
@@ -166,21 +166,21 @@ impl<D: Driver, A: Host> Worker<D, A> {
 
     /// One turn.
     pub(crate) fn turn(&mut self) -> std::io::Result<()> {
-        let timeout = self.rest.patience();
-        self.hear(timeout)?;
+        let timeout = self.rest.wait_ms();
+        self.poll_driver(timeout)?;
         let Self { driver, rest } = self;
         let began = rest.began.take().unwrap_or_else(clock_now);
         rest.worker.set_now(rest.clock.at(driver.now_ms()));
         // Also in a turn without events: what waited for this one is served as there is memory now.
-        rest.look_at_memory(driver.now_ms());
-        rest.after_events(driver);
-        rest.turned(began.elapsed());
-        rest.pulse.rest();
+        rest.check_memory(driver.now_ms());
+        rest.finish_turn(driver);
+        rest.record_turn(began.elapsed());
+        rest.pulse.set_idle();
         Ok(())
     }
 
     /// Waits for events of the driver, and takes them.
-    fn hear(&mut self, timeout_ms: Option<u64>) -> std::io::Result<()> {
+    fn poll_driver(&mut self, timeout_ms: Option<u64>) -> std::io::Result<()> {
         let Self { driver, rest } = self;
         driver.turn(timeout_ms, &mut |driver, event| rest.event(driver, event))?;
         rest.mailbox.awake();
@@ -188,19 +188,19 @@ impl<D: Driver, A: Host> Worker<D, A> {
     }
 }
 
-impl<A: Host> Rest<A> {
-    fn me(&self) -> usize {
+impl<A: WorkerApps> WorkerState<A> {
+    fn index(&self) -> usize {
         self.worker.index()
     }
 
     /// How long the driver may wait for something to happen.
-    fn patience(&mut self) -> Option<u64> {
+    fn wait_ms(&mut self) -> Option<u64> {
         // Applications may have got answers since the turn ended.
         match self.worker.state() {
             _ if self.line.is_waiting() => Some(0),
             TurnState::Busy => Some(0),
             TurnState::Idle(_) if !self.mailbox.sleep() => Some(0),
-            TurnState::Idle(within) if self.accepting != Accepting::Everything => {
+            TurnState::Idle(within) if self.accepting != AcceptPolicy::Everything => {
                 Some(within.map_or(ACCEPT_RETRY_MS, |within| within.min(ACCEPT_RETRY_MS)))
             }
             TurnState::Idle(within) => within,
@@ -208,18 +208,18 @@ impl<A: Host> Rest<A> {
     }
 
     /// Counts the turn, and notes what took long in it.
-    fn turned(&mut self, lasted: Duration) {
+    fn record_turn(&mut self, lasted: Duration) {
         let us = lasted.as_micros() as u64;
-        let (me, events) = (self.me(), std::mem::take(&mut self.events));
+        let (me, events) = (self.index(), std::mem::take(&mut self.events));
         let shared = self.worker.shared_mut();
         shared.stats.turn(us);
         let letters = shared.stats.mailbox_depth.read();
         let now_ms = shared.now.wall_ms;
-        let journal = &mut shared.ports.outboxes.journal;
-        journal.took(SlowKind::Turn, us / 1000, || {
+        let journal = &mut shared.requests.outboxes.access_log;
+        journal.record_duration(SlowEventKind::Turn, us / 1000, || {
             format!("{events} events, {letters} letters")
         });
-        let slow = journal.take_slow();
+        let slow = journal.take_slow_events();
         if !slow.is_empty() {
             for slow in slow {
                 self.common.slow.note(slow, me, now_ms);
@@ -227,7 +227,7 @@ impl<A: Host> Rest<A> {
         }
     }
 
-    fn look_at_memory(&mut self, now_ms: u64) {
+    fn check_memory(&mut self, now_ms: u64) {
         self.worker.shared_mut().is_short_of_memory = self.common.memory.is_short(now_ms);
     }
 
@@ -235,12 +235,12 @@ impl<A: Host> Rest<A> {
         // The wait is over with the first.
         if self.began.is_none() {
             self.began = Some(clock_now());
-            self.pulse.set(Step::Events);
+            self.pulse.set(TurnStep::Events);
         }
         self.events += 1;
         if self.worker.shared().now.mono_ms != driver.now_ms() {
             self.worker.set_now(self.clock.at(driver.now_ms()));
-            self.look_at_memory(driver.now_ms());
+            self.check_memory(driver.now_ms());
         }
         match event {
             Event::Received { id, bytes } => {
@@ -260,7 +260,7 @@ impl<A: Host> Rest<A> {
                 self.worker.handle_sent(id, driver.unsent(id));
             }
             Event::Closed { id, reason } => self.closed(id, reason),
-            Event::Timer { id } => match self.lateness(id) {
+            Event::Timer { id } => match self.timeout_reason(id) {
                 Some(why) => self.worker.handle_late(id, why),
                 None => {
                     self.worker.handle_timeout(id);
@@ -269,7 +269,7 @@ impl<A: Host> Rest<A> {
             },
             Event::AcceptStalled { errno, .. } => {
                 self.worker.shared().stats.accepts_stalled.add(1);
-                self.common.warn_rarely(|| {
+                self.common.warn_throttled(|| {
                     let errno = std::io::Error::from_raw_os_error(errno);
                     tracing::warn!(%errno, "can't accept; trying again");
                 });
@@ -286,53 +286,53 @@ impl<A: Host> Rest<A> {
         };
         match transport.layer() {
             None => self.worker.handle_received(id, bytes),
-            Some(Layer::Tls(_)) => self.received_sealed(driver, id, bytes),
-            Some(Layer::Preface(_)) => self.received_preface(driver, id, bytes),
+            Some(TransportLayer::Tls(_)) => self.received_tls(driver, id, bytes),
+            Some(TransportLayer::Preface(_)) => self.received_proxy_header(driver, id, bytes),
         }
     }
 
     /// The peer sends nothing more.
     fn ended(&mut self, id: ConnectionId) {
         let transport = self.worker.transport_mut(id);
-        if !transport.is_some_and(Transport::holds_end) {
+        if !transport.is_some_and(ConnectionTransport::holds_end) {
             self.worker.handle_ended(id);
         }
     }
 
     fn closed(&mut self, id: ConnectionId, reason: CloseReason) {
-        let why = clients::words(reason);
+        let why = clients::error_text(reason);
         if let Some(closed) = self.worker.handle_closed(id, why.as_deref()) {
-            debug!(worker = self.me(), peer = %closed.peer, ?reason, "closed");
-            sealed::gone(closed.transport.seal(), &self.worker.shared().stats);
+            debug!(worker = self.index(), peer = %closed.peer, ?reason, "closed");
+            tls::handshake_gone(closed.transport.tls_layer(), &self.worker.shared().stats);
             self.closed += 1;
         }
     }
 
-    /// What follows the turn's events; [`veche_worker::Worker`] says why in this order.
-    fn after_events<D: Driver>(&mut self, driver: &mut D) {
-        self.pulse.set(Step::Messages);
-        self.go_on_shaking(driver);
-        self.take_mail(driver);
-        self.hear_history();
+    /// What follows the turn's events; [`veche_worker::WorkerLoop`] says why in this order.
+    fn finish_turn<D: Driver>(&mut self, driver: &mut D) {
+        self.pulse.set(TurnStep::Messages);
+        self.resume_handshakes(driver);
+        self.receive_messages(driver);
+        self.take_durable_history();
         self.take_completions();
-        self.pulse.set(Step::Remainder);
+        self.pulse.set(TurnStep::Remainder);
         self.worker.finish_turn();
-        self.pulse.set(Step::Requests);
+        self.pulse.set(TurnStep::Requests);
         self.dial(driver);
         self.perform_requests();
         self.write_history();
         self.note_events();
-        self.pulse.set(Step::Logs);
+        self.pulse.set(TurnStep::Logs);
         self.log();
-        self.write_journal();
+        self.write_access_log();
         // Not before: when the last is counted out the process may end, and their lines should be written.
         for _ in 0..std::mem::take(&mut self.closed) {
             self.common.connection_closed();
         }
-        self.pulse.set(Step::Sending);
+        self.pulse.set(TurnStep::Sending);
         self.command_transports(driver);
         self.flush(driver);
-        self.post();
+        self.send_messages();
         self.settle_accepting(driver);
         self.worker.end_turn();
         self.command_transports(driver);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use veche_store::Store;
 use veche_store::table::{
-    Cell, Clocks, Draft, Format, Given, LoadOptions, Put, ScanOptions, Table,
+    Cell, Clocks, InputValue, LoadFormat, LoadOptions, PutMode, ScanOptions, SchemaDraft, Table,
 };
 
 use now::now;
@@ -78,7 +78,7 @@ fn load(sizes: &Sizes) -> Arc<Table> {
             false,
         )
     };
-    let draft = Draft {
+    let draft = SchemaDraft {
         key: "id:u32".to_owned(),
         columns: vec![
             pair("location", "u32"),
@@ -90,7 +90,7 @@ fn load(sizes: &Sizes) -> Arc<Table> {
             index("by_location", &["location"]),
             index("by_user", &["user", "visited_at"]),
         ],
-        ..Draft::default()
+        ..SchemaDraft::default()
     };
     let store = Store::default();
     let schema = draft.check().expect("a schema");
@@ -107,7 +107,7 @@ fn load(sizes: &Sizes) -> Arc<Table> {
     let begun = now();
     let job = table.start_load(
         path.clone(),
-        LoadOptions::new(Format::Csv),
+        LoadOptions::new(LoadFormat::Csv),
         Clocks::default(),
     );
     job.wait().unwrap_or_else(|error| panic!("{error}"));
@@ -156,7 +156,7 @@ fn main() {
     measure("read, cold", 500_000, 5, |random| read(random.below(rows)));
     measure("read, hot", 500_000, 5, |random| read(random.below(1000)));
     let mut scan = |user: u64| {
-        let user = [Given::Whole(user.into())];
+        let user = [InputValue::Whole(user.into())];
         let scan = table.scan(by_user, &user, &ScanOptions::default());
         let mut scan = scan.expect("such an index");
         let mut look = |row: veche_store::table::Row<'_>| {
@@ -180,7 +180,9 @@ fn main() {
     measure("insert, both indexes", 100_000, 5, |random| {
         let [location, mark, user, at] = sizes.visit(random);
         let row = [id, location, mark, user, at].map(Cell::Bits);
-        table.put(Put::Insert, &row, None, 0).expect("it is new");
+        table
+            .put(PutMode::Insert, &row, None, 0)
+            .expect("it is new");
         id += 1;
     });
     measure("update, both indexes", 100_000, 5, |random| {

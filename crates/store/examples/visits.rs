@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use veche_store::Store;
-use veche_store::table::{Clocks, Draft, Format, Job, LoadOptions, Table};
+use veche_store::table::{Clocks, Job, LoadFormat, LoadOptions, SchemaDraft, Table};
 
 use now::now;
 
@@ -83,7 +83,7 @@ fn main() {
     let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
     let data: PathBuf = arguments.next().expect("a folder, an archive or a file");
     let pair = |name: &str, kind: &str| (name.to_owned(), kind.to_owned());
-    let draft = Draft {
+    let draft = SchemaDraft {
         key: "id:u32".to_owned(),
         columns: vec![
             pair("location", "u32"),
@@ -99,12 +99,12 @@ fn main() {
             ),
             ("by_location".to_owned(), vec!["location".to_owned()], false),
         ],
-        ..Draft::default()
+        ..SchemaDraft::default()
     };
     let schema = draft.check().expect("a schema");
     let store = Store::default();
     let table = store.table("visits", Some(schema)).expect("a table");
-    let mut options = LoadOptions::new(Format::Json);
+    let mut options = LoadOptions::new(LoadFormat::Json);
     options.files = Some("visits_*".to_owned());
     let clocks = Clocks::default();
     match data.extension().is_some_and(|ending| ending == "table") {

@@ -8,13 +8,13 @@ pub struct Counter(AtomicI64);
 
 impl Counter {
     /// Beyond it a counter stays where it is: up to here all whole numbers are exact as `f64` too.
-    pub const MOST: i64 = 1 << 53;
+    pub const MAX: i64 = 1 << 53;
 
-    /// Adds; the new value. `None`, and nothing is added, if that would be beyond ±[`MOST`](Self::MOST).
+    /// Adds; the new value. `None`, and nothing is added, if that would be beyond ±[`MAX`](Self::MOST).
     pub fn add(&self, by: i64) -> Option<i64> {
         let sum = |value: i64| {
             let sum = value.checked_add(by)?;
-            (-Self::MOST..=Self::MOST).contains(&sum).then_some(sum)
+            (-Self::MAX..=Self::MAX).contains(&sum).then_some(sum)
         };
         // The value stands for itself: nothing else is published with it.
         let before = self
@@ -47,10 +47,10 @@ mod tests {
     #[test]
     fn it_stops_where_numbers_are_no_longer_exact() {
         let counter = Counter::default();
-        assert_eq!(counter.add(Counter::MOST), Some(Counter::MOST));
+        assert_eq!(counter.add(Counter::MAX), Some(Counter::MAX));
         assert_eq!(counter.add(1), None);
         assert_eq!(counter.add(i64::MAX), None);
-        assert_eq!(counter.add(-Counter::MOST), Some(0));
+        assert_eq!(counter.add(-Counter::MAX), Some(0));
         assert_eq!(counter.add(i64::MIN), None);
         assert_eq!(counter.value(), 0);
     }

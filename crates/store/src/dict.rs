@@ -25,7 +25,7 @@ const EXPIRED_PER_CHANGE: usize = 8;
 const EXPIRED_PER_LOCK: usize = 64;
 
 /// Up to here all whole numbers are exact: a counter beyond it would stand still.
-const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Longest key, in bytes.
 const KEY_BYTES_MAX: usize = 1024;
@@ -47,7 +47,7 @@ impl Default for Options {
 
 /// Which state of an entry was read: [`Dict::swap`] wants to find it unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version(Option<u64>);
+pub struct EntryVersion(Option<u64>);
 
 /// A dictionary. Each operation is atomic; `now_ms` is monotonic and the same clock for all.
 #[derive(Debug)]
@@ -100,11 +100,11 @@ impl Dict {
 
     /// The value of a key, and which state of it that is.
     #[must_use]
-    pub fn read(&self, key: &[u8], now_ms: u64) -> (Option<Value>, Version) {
+    pub fn read(&self, key: &[u8], now_ms: u64) -> (Option<Value>, EntryVersion) {
         let shard = self.shard(key).lock();
         match shard.find(key, now_ms) {
-            Some(entry) => (Some(entry.value.clone()), Version(Some(entry.version))),
-            None => (None, Version(None)),
+            Some(entry) => (Some(entry.value.clone()), EntryVersion(Some(entry.version))),
+            None => (None, EntryVersion(None)),
         }
     }
 
@@ -174,7 +174,7 @@ impl Dict {
             if !sum.is_finite() {
                 return Err(Error::NotFinite);
             }
-            let is_exact = sum.abs() <= WHOLE_MAX && sum - by == value;
+            let is_exact = sum.abs() <= EXACT_INTEGER_MAX && sum - by == value;
             if value.fract() == 0.0 && by.fract() == 0.0 && !is_exact {
                 return Err(Error::NotExact);
             }
@@ -190,7 +190,7 @@ impl Dict {
     pub fn swap(
         &self,
         key: &[u8],
-        version: Version,
+        version: EntryVersion,
         value: Option<Value>,
         ttl_ms: Option<u64>,
         now_ms: u64,

@@ -1,6 +1,6 @@
 //! What can go wrong, in words for whoever called.
 
-use crate::value::Kind;
+use crate::value::ValueKind;
 
 /// Why an operation was not carried out; nothing has changed then.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -33,7 +33,7 @@ pub enum Error {
     },
     /// What is to be increased is no number.
     #[error("the value is a {0}, not a number")]
-    NotANumber(Kind),
+    NotANumber(ValueKind),
     /// The sum would be infinite, or none.
     #[error("the result is no finite number")]
     NotFinite,

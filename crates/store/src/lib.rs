@@ -4,11 +4,11 @@
 //! on one shard, never while foreign code runs, so no worker waits for another's script. What is kept lives as long as
 //! the [`Store`]: a reload of code does not touch it, a restart of the process forgets it.
 
-mod bell;
 mod counter;
 mod dict;
 mod error;
 pub mod metrics;
+mod notifier;
 mod queue;
 mod shard;
 pub mod table;
@@ -19,13 +19,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-pub use bell::Bell;
 pub use counter::Counter;
-pub use dict::{Dict, Options, Version};
+pub use dict::{Dict, EntryVersion, Options};
 pub use error::Error;
-pub use queue::{Parcel, Pushed, Queue, QueueOptions, Side, Waiter};
+pub use notifier::Notifier;
+pub use queue::{PushResult, Queue, QueueItem, QueueOptions, WaitSide, Waiter};
 use table::{Schema, Table, TableError};
-pub use value::{Kind, Value};
+pub use value::{Value, ValueKind};
 
 /// Longest name of a dictionary or a counter, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
@@ -37,7 +37,7 @@ pub const DICTS_MAX: usize = 1024;
 pub const TABLES_MAX: usize = 1024;
 
 /// Expired rows of each table that go with one look after the store.
-const EXPIRED_PER_LOOK: usize = 256;
+const EXPIRED_PER_PASS: usize = 256;
 
 /// Most queues of a process.
 pub const QUEUES_MAX: usize = 1024;
@@ -169,7 +169,7 @@ impl Store {
             may_be_more |= dict.expire(now_ms);
         }
         for table in self.tables() {
-            may_be_more |= table.expire(EXPIRED_PER_LOOK, now_ms) > 0;
+            may_be_more |= table.expire(EXPIRED_PER_PASS, now_ms) > 0;
         }
         may_be_more
     }
@@ -227,13 +227,13 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_goes_a_part_at_a_time() {
+    fn expired_entries_are_removed_in_steps() {
         let store = Store::default();
         let dict = store.dict(b"d", None).expect("a dict");
-        let draft = table::Draft {
+        let draft = table::SchemaDraft {
             key: "id:u32".to_owned(),
             has_ttl: true,
-            ..table::Draft::default()
+            ..table::SchemaDraft::default()
         };
         let schema = draft.check().expect("a schema");
         let table = store.table("t", Some(schema)).expect("a table");
@@ -242,7 +242,7 @@ mod tests {
             let value = Value::Boolean(true);
             dict.set(key.as_bytes(), value, Some(10), 0).expect("room");
             let row = [table::Cell::Bits(id)];
-            let put = table.put(table::Put::Insert, &row, Some(10), 0);
+            let put = table.put(table::PutMode::Insert, &row, Some(10), 0);
             put.expect("room");
         }
         assert!(!store.expire(9));
@@ -250,20 +250,20 @@ mod tests {
         let (mut looks, mut rows, mut bytes) = (0, 10_000, dict.used_bytes());
         while store.expire(10) {
             let [rows_after, bytes_after] = [table.info().rows, dict.used_bytes()];
-            assert!(rows - rows_after <= EXPIRED_PER_LOOK);
+            assert!(rows - rows_after <= EXPIRED_PER_PASS);
             // 32 shards, 64 of each.
             assert!(bytes - bytes_after <= 32 * 64 * 170);
             (rows, bytes) = (rows_after, bytes_after);
             looks += 1;
         }
         assert_eq!((rows, bytes), (0, 0));
-        assert_eq!(looks, 10_000_usize.div_ceil(EXPIRED_PER_LOOK));
+        assert_eq!(looks, 10_000_usize.div_ceil(EXPIRED_PER_PASS));
     }
 
     #[test]
-    fn a_queue_is_forgotten_when_it_is_empty_and_nobody_has_it() {
+    fn an_empty_unreferenced_queue_is_removed() {
         let store = Store::default();
-        let parcel = Parcel {
+        let parcel = QueueItem {
             value: Value::Number(1.0),
             is_json: false,
         };

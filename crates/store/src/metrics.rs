@@ -95,7 +95,7 @@ pub struct Series {
     buckets: Box<[AtomicU64]>,
 }
 
-const BETWEEN: u8 = 0xff;
+const SEPARATOR: u8 = 0xff;
 
 impl Metrics {
     /// The metric of that name, which comes to be when it is first asked for. Its help is that of the first.
@@ -160,7 +160,7 @@ impl Metric {
         }
         let key: Vec<u8> = values
             .iter()
-            .flat_map(|value| value.bytes().chain([BETWEEN]))
+            .flat_map(|value| value.bytes().chain([SEPARATOR]))
             .collect();
         let mut series = self.series.lock();
         if let Some(one) = series.get(&*key) {
@@ -187,7 +187,7 @@ impl Metric {
         let mut all: Vec<_> = series
             .iter()
             .map(|(key, one)| {
-                let values = key.split(|&byte| byte == BETWEEN);
+                let values = key.split(|&byte| byte == SEPARATOR);
                 let values = values.take(self.labels.len());
                 let values = values.map(|value| String::from_utf8_lossy(value).into_owned());
                 (values.collect::<Vec<_>>(), Arc::clone(one))
@@ -235,7 +235,7 @@ impl Series {
 }
 
 /// Endings that the format gives to parts of a metric.
-const TAKEN: [&str; 6] = ["_total", "_count", "_sum", "_bucket", "_created", "_info"];
+const RESERVED_SUFFIXES: [&str; 6] = ["_total", "_count", "_sum", "_bucket", "_created", "_info"];
 
 fn check_name(name: &str) -> Result<(), MetricError> {
     if !is_identifier(name) {
@@ -248,7 +248,10 @@ fn check_name(name: &str) -> Result<(), MetricError> {
             "what begins with veche_ is the server's own",
         ));
     }
-    if TAKEN.iter().any(|ending| name.ends_with(ending)) {
+    if RESERVED_SUFFIXES
+        .iter()
+        .any(|ending| name.ends_with(ending))
+    {
         return Err(MetricError::Name(
             "a name ends in _total only if it is a counter's, and never in _count, _sum, _bucket, _created, _info",
         ));

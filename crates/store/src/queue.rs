@@ -1,15 +1,15 @@
 //! A queue that all workers put values into and take them from: first in, first out, each value to one taker.
 //!
-//! Who has to wait leaves the number of the wait and a [`Bell`] to be rung. A ring hands nothing over: the value stays
+//! Who has to wait leaves the number of the wait and a [`Notifier`] to be rung. A ring hands nothing over: the value stays
 //! where it is until its taker comes, so a taker that is cancelled loses nothing. But a taker that was rung and does not
-//! come has to say so ([`Queue::leave`]), since another one may be waiting for the same value.
+//! come has to say so ([`Queue::cancel_wait`]), since another one may be waiting for the same value.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::bell::Bell;
+use crate::notifier::Notifier;
 use crate::value::Value;
 
 /// What a value costs beside its bytes.
@@ -35,14 +35,14 @@ impl Default for QueueOptions {
 
 /// A value on its way.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parcel {
+pub struct QueueItem {
     /// The value, or its text.
     pub value: Value,
     /// It is the JSON text of a table.
     pub is_json: bool,
 }
 
-impl Parcel {
+impl QueueItem {
     fn cost(&self) -> usize {
         ENTRY_BYTES + self.value.extra_bytes()
     }
@@ -50,7 +50,7 @@ impl Parcel {
 
 /// Which side of a queue somebody waits at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum WaitSide {
     /// For room.
     Push,
     /// For a value.
@@ -63,22 +63,22 @@ pub struct Waiter {
     /// Of this wait alone.
     pub number: u64,
     /// Rung when there is something to come for.
-    pub bell: Arc<Bell>,
+    pub notifier: Arc<Notifier>,
 }
 
 impl Waiter {
-    fn is(&self, number: u64, bell: &Arc<Bell>) -> bool {
-        self.number == number && Arc::ptr_eq(&self.bell, bell)
+    fn is(&self, number: u64, bell: &Arc<Notifier>) -> bool {
+        self.number == number && Arc::ptr_eq(&self.notifier, bell)
     }
 }
 
 /// What became of a value that was to be put in.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Pushed {
+pub enum PushResult {
     /// It is in.
-    Yes,
+    Pushed,
     /// There is no room; the waiter, if there is one, is in the line for it.
-    Full(Parcel),
+    Full(QueueItem),
     /// It is larger than the queue may ever be.
     TooLarge,
 }
@@ -92,7 +92,7 @@ pub struct Queue {
 #[derive(Debug, Default)]
 struct State {
     options: QueueOptions,
-    parcels: VecDeque<Parcel>,
+    items: VecDeque<QueueItem>,
     bytes: usize,
     pushers: VecDeque<Waiter>,
     poppers: VecDeque<Waiter>,
@@ -100,9 +100,9 @@ struct State {
 
 impl State {
     /// Rings for the first of a line.
-    fn call(line: &mut VecDeque<Waiter>) {
+    fn notify_first(line: &mut VecDeque<Waiter>) {
         if let Some(waiter) = line.pop_front() {
-            waiter.bell.ring(waiter.number);
+            waiter.notifier.notify(waiter.number);
         }
     }
 
@@ -111,7 +111,7 @@ impl State {
             capacity,
             bytes_max,
         } = self.options;
-        self.parcels.len() < capacity && self.bytes + cost <= bytes_max
+        self.items.len() < capacity && self.bytes + cost <= bytes_max
     }
 }
 
@@ -138,64 +138,64 @@ impl Queue {
         state.options = options;
         if state.has_room(ENTRY_BYTES) {
             // Each that puts something in calls the next one.
-            State::call(&mut state.pushers);
+            State::notify_first(&mut state.pushers);
         }
     }
 
     /// Puts a value in, or `waiter` into the line of those who want to.
-    pub fn push(&self, parcel: Parcel, waiter: Option<Waiter>) -> Pushed {
+    pub fn push(&self, parcel: QueueItem, waiter: Option<Waiter>) -> PushResult {
         let cost = parcel.cost();
         let mut state = self.state.lock();
         if cost > state.options.bytes_max {
-            return Pushed::TooLarge;
+            return PushResult::TooLarge;
         }
         if !state.has_room(cost) {
             state.pushers.extend(waiter);
-            return Pushed::Full(parcel);
+            return PushResult::Full(parcel);
         }
         state.bytes += cost;
-        state.parcels.push_back(parcel);
-        State::call(&mut state.poppers);
+        state.items.push_back(parcel);
+        State::notify_first(&mut state.poppers);
         if state.has_room(ENTRY_BYTES) {
             // What one taker has left may be room for several.
-            State::call(&mut state.pushers);
+            State::notify_first(&mut state.pushers);
         }
-        Pushed::Yes
+        PushResult::Pushed
     }
 
     /// Takes the first value, or puts `waiter` into the line of those who want one.
-    pub fn pop(&self, waiter: Option<Waiter>) -> Option<Parcel> {
+    pub fn pop(&self, waiter: Option<Waiter>) -> Option<QueueItem> {
         let mut state = self.state.lock();
-        let Some(parcel) = state.parcels.pop_front() else {
+        let Some(parcel) = state.items.pop_front() else {
             state.poppers.extend(waiter);
             return None;
         };
         state.bytes -= parcel.cost();
-        State::call(&mut state.pushers);
+        State::notify_first(&mut state.pushers);
         Some(parcel)
     }
 
     /// A wait is over without what was waited for, and whoever waited does not come any more: the next one is rung for
     /// if this one was.
-    pub fn leave(&self, side: Side, number: u64, bell: &Arc<Bell>) {
+    pub fn cancel_wait(&self, side: WaitSide, number: u64, bell: &Arc<Notifier>) {
         let mut state = self.state.lock();
         let state = &mut *state;
         let line = match side {
-            Side::Push => &mut state.pushers,
-            Side::Pop => &mut state.poppers,
+            WaitSide::Push => &mut state.pushers,
+            WaitSide::Pop => &mut state.poppers,
         };
         if let Some(place) = line.iter().position(|waiter| waiter.is(number, bell)) {
             line.remove(place);
             return;
         }
         let has_something = match side {
-            Side::Push => state.has_room(ENTRY_BYTES),
-            Side::Pop => !state.parcels.is_empty(),
+            WaitSide::Push => state.has_room(ENTRY_BYTES),
+            WaitSide::Pop => !state.items.is_empty(),
         };
         if has_something {
-            State::call(match side {
-                Side::Push => &mut state.pushers,
-                Side::Pop => &mut state.poppers,
+            State::notify_first(match side {
+                WaitSide::Push => &mut state.pushers,
+                WaitSide::Pop => &mut state.poppers,
             });
         }
     }
@@ -203,7 +203,7 @@ impl Queue {
     /// Values in it.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.state.lock().parcels.len()
+        self.state.lock().items.len()
     }
 
     /// Whether there are none.
@@ -220,16 +220,19 @@ mod tests {
 
     use super::*;
 
-    fn parcel(number: u64) -> Parcel {
-        Parcel {
+    fn parcel(number: u64) -> QueueItem {
+        QueueItem {
             value: Value::Number(number as f64),
             is_json: false,
         }
     }
 
-    fn waiter(number: u64, bell: &Arc<Bell>) -> Option<Waiter> {
+    fn waiter(number: u64, bell: &Arc<Notifier>) -> Option<Waiter> {
         let bell = Arc::clone(bell);
-        Some(Waiter { number, bell })
+        Some(Waiter {
+            number,
+            notifier: bell,
+        })
     }
 
     fn queue(capacity: usize) -> Queue {
@@ -240,16 +243,16 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_are_rung_for_in_order() {
-        let (queue, bell) = (queue(2), Arc::new(Bell::default()));
+    fn waiters_are_notified_in_order() {
+        let (queue, bell) = (queue(2), Arc::new(Notifier::default()));
         assert_eq!(queue.pop(waiter(1, &bell)), None);
         assert_eq!(queue.pop(waiter(2, &bell)), None);
-        assert_eq!(queue.push(parcel(7), None), Pushed::Yes);
-        assert_eq!(queue.push(parcel(8), None), Pushed::Yes);
+        assert_eq!(queue.push(parcel(7), None), PushResult::Pushed);
+        assert_eq!(queue.push(parcel(8), None), PushResult::Pushed);
         assert_eq!(bell.take(), [1, 2]);
         assert_eq!(
             queue.push(parcel(9), waiter(3, &bell)),
-            Pushed::Full(parcel(9))
+            PushResult::Full(parcel(9))
         );
         assert_eq!(queue.pop(None), Some(parcel(7)));
         assert_eq!(bell.take(), [3]);
@@ -258,20 +261,20 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_passes_on_what_was_rung() {
-        let (queue, bell) = (queue(1), Arc::new(Bell::default()));
+    fn a_cancelled_wait_passes_its_notification_on() {
+        let (queue, bell) = (queue(1), Arc::new(Notifier::default()));
         for number in 1..=3 {
             queue.pop(waiter(number, &bell));
         }
-        queue.leave(Side::Pop, 2, &bell);
+        queue.cancel_wait(WaitSide::Pop, 2, &bell);
         queue.push(parcel(7), None);
         assert_eq!(bell.take(), [1]);
-        queue.leave(Side::Pop, 1, &bell);
+        queue.cancel_wait(WaitSide::Pop, 1, &bell);
         assert_eq!(bell.take(), [3]);
         // There is nothing to come for any more.
         assert_eq!(queue.pop(None), Some(parcel(7)));
         queue.pop(waiter(4, &bell));
-        queue.leave(Side::Pop, 3, &bell);
+        queue.cancel_wait(WaitSide::Pop, 3, &bell);
         assert_eq!(bell.take(), [0; 0]);
     }
 
@@ -281,21 +284,21 @@ mod tests {
             capacity: 10,
             bytes_max: 1000,
         });
-        let bytes = |count: usize| Parcel {
+        let bytes = |count: usize| QueueItem {
             value: Value::Bytes(vec![0; count].into()),
             is_json: false,
         };
-        assert_eq!(queue.push(bytes(1000), None), Pushed::TooLarge);
-        assert_eq!(queue.push(bytes(900), None), Pushed::Yes);
-        assert_eq!(queue.push(bytes(10), None), Pushed::Full(bytes(10)));
+        assert_eq!(queue.push(bytes(1000), None), PushResult::TooLarge);
+        assert_eq!(queue.push(bytes(900), None), PushResult::Pushed);
+        assert_eq!(queue.push(bytes(10), None), PushResult::Full(bytes(10)));
         queue.pop(None);
-        assert_eq!(queue.push(bytes(10), None), Pushed::Yes);
+        assert_eq!(queue.push(bytes(10), None), PushResult::Pushed);
         assert_eq!(queue.len(), 1);
     }
 
     #[test]
-    fn other_limits_hold_for_what_comes_next() {
-        let (queue, bell) = (queue(2), Arc::new(Bell::default()));
+    fn changed_limits_apply_to_later_values() {
+        let (queue, bell) = (queue(2), Arc::new(Notifier::default()));
         for number in 0..2 {
             queue.push(parcel(number), None);
         }
@@ -310,30 +313,30 @@ mod tests {
         };
         resize(4);
         assert_eq!(bell.take(), [1]);
-        assert_eq!(queue.push(parcel(2), None), Pushed::Yes);
+        assert_eq!(queue.push(parcel(2), None), PushResult::Pushed);
         assert_eq!(bell.take(), [2]);
         resize(1);
         assert_eq!(queue.len(), 3);
         for number in 0..3 {
-            assert_eq!(queue.push(parcel(9), None), Pushed::Full(parcel(9)));
+            assert_eq!(queue.push(parcel(9), None), PushResult::Full(parcel(9)));
             assert_eq!(queue.pop(None), Some(parcel(number)));
         }
-        assert_eq!(queue.push(parcel(9), None), Pushed::Yes);
+        assert_eq!(queue.push(parcel(9), None), PushResult::Pushed);
     }
 
     /// Threads that sleep until they are rung for, as workers do.
     #[test]
-    fn each_value_comes_to_one_taker_and_nobody_sleeps_for_ever() {
+    fn each_value_reaches_one_consumer_and_no_waiter_is_lost() {
         const EACH: u64 = 5_000;
         let (queue, sum, taken) = (queue(3), AtomicU64::new(0), AtomicU64::new(0));
-        let wait = |bell: &Arc<Bell>| {
-            while !bell.has_rung() {
+        let wait = |bell: &Arc<Notifier>| {
+            while !bell.has_notified() {
                 thread::park_timeout(std::time::Duration::from_secs(10));
             }
             drop(bell.take());
         };
         let own = || {
-            let (bell, thread) = (Arc::new(Bell::default()), thread::current());
+            let (bell, thread) = (Arc::new(Notifier::default()), thread::current());
             bell.set_wake(move || thread.unpark());
             bell
         };
@@ -343,7 +346,7 @@ mod tests {
                     let bell = own();
                     for number in 0..EACH {
                         let mut next = parcel(number);
-                        while let Pushed::Full(back) = queue.push(next, waiter(number, &bell)) {
+                        while let PushResult::Full(back) = queue.push(next, waiter(number, &bell)) {
                             wait(&bell);
                             next = back;
                         }

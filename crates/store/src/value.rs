@@ -16,7 +16,7 @@ pub enum Value {
 
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// True or false.
     Boolean,
     /// A number.
@@ -25,7 +25,7 @@ pub enum Kind {
     Bytes,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ValueKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Boolean => "boolean",
@@ -38,11 +38,11 @@ impl fmt::Display for Kind {
 impl Value {
     /// What it is.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ValueKind {
         match self {
-            Self::Boolean(_) => Kind::Boolean,
-            Self::Number(_) => Kind::Number,
-            Self::Bytes(_) => Kind::Bytes,
+            Self::Boolean(_) => ValueKind::Boolean,
+            Self::Number(_) => ValueKind::Number,
+            Self::Bytes(_) => ValueKind::Bytes,
         }
     }
 

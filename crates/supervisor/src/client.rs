@@ -13,8 +13,8 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use serde_json::{Value, json};
 
-use super::request::{ANSWER_BYTES_MAX, Request, VERSION};
-use crate::passing;
+use super::request::{ANSWER_BYTES_MAX, ControlRequest, VERSION};
+use crate::scm_rights;
 
 /// Longest request line.
 const REQUEST_BYTES_MAX: usize = 4 << 10;
@@ -22,7 +22,7 @@ const REQUEST_BYTES_MAX: usize = 4 << 10;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// See the module.
-pub(crate) struct Client {
+pub(crate) struct ControlClient {
     /// Never used twice.
     pub(crate) id: u64,
     socket: UnixStream,
@@ -48,7 +48,7 @@ enum State {
     Gone,
 }
 
-impl Client {
+impl ControlClient {
     pub(crate) fn new(id: u64, socket: UnixStream, now: Instant) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self {
@@ -64,7 +64,7 @@ impl Client {
     }
 
     /// What to poll for; `None` while only the supervisor can move it on.
-    pub(crate) fn wants(&self) -> Option<PollFlags> {
+    pub(crate) fn poll_events(&self) -> Option<PollFlags> {
         let reads = !self.is_half_closed && self.state == State::Waiting && self.unsent.is_empty();
         match (reads, !self.unsent.is_empty()) {
             (_, true) => Some(PollFlags::OUT),
@@ -90,9 +90,9 @@ impl Client {
 
     /// Moves bytes both ways as far as they go, and returns a request if a whole one has come. Bad ones are
     /// answered here.
-    pub(crate) fn pump(&mut self, now: Instant) -> Option<Request> {
+    pub(crate) fn pump(&mut self, now: Instant) -> Option<ControlRequest> {
         self.send();
-        if self.wants() != Some(PollFlags::IN) {
+        if self.poll_events() != Some(PollFlags::IN) {
             return None;
         }
         self.fill();
@@ -108,7 +108,7 @@ impl Client {
             None => return None,
         };
         let line: Vec<u8> = self.received.drain(..length).collect();
-        match serde_json::from_slice::<Request>(&line) {
+        match serde_json::from_slice::<ControlRequest>(&line) {
             Ok(request) if request.version == VERSION => {
                 self.state = State::Asked;
                 Some(request)
@@ -158,7 +158,7 @@ impl Client {
     }
 
     /// Whether nothing waits to be sent to it, now or soon.
-    pub(crate) fn is_told(&self) -> bool {
+    pub(crate) fn reply_done(&self) -> bool {
         self.unsent.is_empty() && self.state != State::Asked
     }
 
@@ -181,7 +181,7 @@ impl Client {
         let mut bytes = [0; REQUEST_BYTES_MAX];
         let room = REQUEST_BYTES_MAX - self.received.len();
         let keep = |descriptor| self.descriptor = Some(descriptor);
-        match passing::receive(&self.socket, &mut bytes[..room], keep) {
+        match scm_rights::receive(&self.socket, &mut bytes[..room], keep) {
             Ok(0) => self.is_half_closed = true,
             Ok(n) => self.received.extend_from_slice(&bytes[..n]),
             Err(Errno::AGAIN | Errno::INTR) => {}
@@ -210,7 +210,7 @@ fn is_for_later(error: &io::Error) -> bool {
     )
 }
 
-impl AsFd for Client {
+impl AsFd for ControlClient {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

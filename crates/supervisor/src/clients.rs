@@ -8,10 +8,10 @@ use serde_json::Value;
 use tracing::warn;
 
 use super::Supervisor;
-use super::client::Client;
-use super::door::Door;
-use super::order::Kind;
-use super::request::{Command, Request};
+use super::client::ControlClient;
+use super::control_socket::ControlSocket;
+use super::replacement::ReplacementKind;
+use super::request::{ControlCommand, ControlRequest};
 use crate::message::ToServer;
 use veche_clock::now;
 
@@ -24,15 +24,15 @@ const CLIENTS_MAX: usize = 32;
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// The control socket and its connections.
-pub(super) struct Clients {
-    door: Door,
-    clients: Vec<Client>,
+pub(super) struct ControlClients {
+    door: ControlSocket,
+    clients: Vec<ControlClient>,
     next_id: u64,
     paused_until: Option<Instant>,
 }
 
-impl Clients {
-    pub(super) fn new(door: Door) -> Self {
+impl ControlClients {
+    pub(super) fn new(door: ControlSocket) -> Self {
         Self {
             door,
             clients: Vec::new(),
@@ -51,7 +51,7 @@ impl Clients {
             fds.push(PollFd::new(&self.door, PollFlags::IN));
         }
         for client in &self.clients {
-            if let Some(wants) = client.wants() {
+            if let Some(wants) = client.poll_events() {
                 fds.push(PollFd::new(client, wants));
             }
         }
@@ -60,7 +60,7 @@ impl Clients {
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.clients
             .iter()
-            .filter_map(Client::deadline)
+            .filter_map(ControlClient::deadline)
             .chain(self.paused_until)
             .min()
     }
@@ -72,12 +72,13 @@ impl Clients {
     }
 
     /// Lets in who waits, and returns the requests that have come, with who asked.
-    fn pump(&mut self, now: Instant) -> Vec<(u64, Request, Option<OwnedFd>)> {
+    fn pump(&mut self, now: Instant) -> Vec<(u64, ControlRequest, Option<OwnedFd>)> {
         while self.accepts() {
             match self.door.accept() {
                 Ok(Some(socket)) => {
                     self.next_id += 1;
-                    self.clients.extend(Client::new(self.next_id, socket, now));
+                    self.clients
+                        .extend(ControlClient::new(self.next_id, socket, now));
                 }
                 Ok(None) => break,
                 Err(error) => {
@@ -103,16 +104,16 @@ impl Clients {
     }
 
     /// Whether everybody has been sent what is for them.
-    pub(super) fn are_told(&self) -> bool {
-        self.clients.iter().all(Client::is_told)
+    pub(super) fn reply_all_done(&self) -> bool {
+        self.clients.iter().all(ControlClient::reply_done)
     }
 
-    pub(super) fn door(&self) -> &Door {
+    pub(super) fn door(&self) -> &ControlSocket {
         &self.door
     }
 
     /// Lets them in by another door from now on.
-    pub(super) fn move_to(&mut self, door: Door) {
+    pub(super) fn move_to(&mut self, door: ControlSocket) {
         self.door = door;
     }
 
@@ -127,21 +128,25 @@ impl Supervisor {
     pub(super) fn serve_clients(&mut self) {
         for (client, request, descriptor) in self.clients.pump(now()) {
             match request.command {
-                Command::Status => self.ask_status(client),
-                Command::Dump => {
+                ControlCommand::Status => self.ask_status(client),
+                ControlCommand::Dump => {
                     let wanted = request.dump.map(ToServer::Dump);
                     let handed = self.hand_on(wanted, descriptor);
                     self.clients.answer(client, handed);
                 }
-                Command::Log => {
+                ControlCommand::Log => {
                     let wanted = ToServer::Watch(request.log.unwrap_or_default());
                     let handed = self.hand_on(Some(wanted), descriptor);
                     self.clients.answer(client, handed);
                 }
-                Command::Reload => self.reload(Some(client)),
-                Command::Upgrade => self.begin_upgrade(Kind::Upgrade, Some(client)),
-                Command::Restart => self.begin_upgrade(Kind::Restart, Some(client)),
-                Command::Stop => {
+                ControlCommand::Reload => self.reload(Some(client)),
+                ControlCommand::Upgrade => {
+                    self.begin_upgrade(ReplacementKind::Upgrade, Some(client))
+                }
+                ControlCommand::Restart => {
+                    self.begin_upgrade(ReplacementKind::Restart, Some(client))
+                }
+                ControlCommand::Stop => {
                     tracing::info!(target: TARGET, at_once = request.now, "told to stop on the control socket");
                     self.clients.answer(client, Ok(serde_json::json!({})));
                     self.clients.stay(client);

@@ -23,17 +23,17 @@ use veche_config::Account;
 use veche_logging as logging;
 use veche_terminal::as_ms;
 
-use super::door::Door;
-use super::listening::Listening;
-use super::reload::Loaded;
-use super::server::Server;
-use super::{Ended, ServeError, Supervisor};
-use crate::link::Link;
+use super::control_socket::ControlSocket;
+use super::listening::ListeningSockets;
+use super::reload::LoadedConfig;
+use super::server::ServerChild;
+use super::{ServeError, Supervisor, SupervisorEnd};
+use crate::link::ControlLink;
 use crate::message::ListenerSockets;
 use crate::restarts::Restarts;
 use veche_clock::now;
 
-/// Version of [`State`]: a program takes over only from one that has the same.
+/// Version of [`SupervisorState`]: a program takes over only from one that has the same.
 pub(crate) const HANDOVER_VERSION: u32 = 3;
 /// Set for a program that another one has started for this.
 pub(super) const SIGN: &str = "VECHE_HANDOVER";
@@ -41,7 +41,7 @@ const REHEARSAL: &str = "rehearsal";
 
 /// What a program is started for, if not for a server of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum StartRole {
     /// To show that it can take over: it reads what a supervisor would, and ends.
     Rehearsal,
     /// To take over, in this process.
@@ -50,7 +50,7 @@ pub(super) enum Role {
 
 /// Plain values only. The descriptors come in the order of the fields that speak of them.
 #[derive(Debug, Serialize, Deserialize)]
-struct State {
+struct SupervisorState {
     version: u32,
     /// The version of the program that hands over.
     program: String,
@@ -86,15 +86,15 @@ struct RetiringState {
 }
 
 /// What the program before has left.
-pub(super) struct Inheritance {
+pub(super) struct InheritedState {
     pub(super) program: String,
     /// The config in force.
     pub(super) text: String,
-    pub(super) listening: Vec<Listening>,
-    pub(super) door: Door,
-    pub(super) server: Server,
+    pub(super) listening: Vec<ListeningSockets>,
+    pub(super) door: ControlSocket,
+    pub(super) server: ServerChild,
     /// Server processes that were replaced, and when they are to be gone.
-    pub(super) retiring: Vec<(Server, Instant)>,
+    pub(super) retiring: Vec<(ServerChild, Instant)>,
     pub(super) begun: Instant,
     pub(super) starts: u64,
     pub(super) restarts: Restarts,
@@ -103,20 +103,20 @@ pub(super) struct Inheritance {
 }
 
 /// Why the supervisor is not another program by now.
-pub(super) enum Stayed {
+pub(super) enum ExecFailure {
     /// These signals have come, and are to be obeyed first.
     Signalled(Vec<i32>),
     Failed(io::Error),
 }
 
 /// What this program is started for.
-pub(super) fn role() -> Option<Role> {
+pub(super) fn role() -> Option<StartRole> {
     let sign = std::env::var(SIGN).ok()?;
     if sign == REHEARSAL {
-        return Some(Role::Rehearsal);
+        return Some(StartRole::Rehearsal);
     }
     // The process stays; a child that has inherited the variable is none of this.
-    (sign == std::process::id().to_string()).then_some(Role::Successor)
+    (sign == std::process::id().to_string()).then_some(StartRole::Successor)
 }
 
 /// Has `binary` rehearse the take-over with the arguments of this process and the config `text`: it ends with 0 if it
@@ -132,38 +132,38 @@ pub(super) fn rehearsal(binary: &Path, text: &str) -> io::Result<Child> {
 }
 
 /// The other side of it: everything that has to be in order before there is no way back.
-pub(super) fn rehearse(file: &Path) -> Result<Ended, ServeError> {
+pub(super) fn rehearse(file: &Path) -> Result<SupervisorEnd, ServeError> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text)?;
-    let loaded = Loaded::of(file, text)?;
+    let loaded = LoadedConfig::of(file, text)?;
     let account = Account::of(loaded.config.server.run_as.as_ref())?;
     logging::open(
         &loaded.config.server.log,
         account.map(|account| account.owner()),
     )?;
-    Ok(Ended::Drained)
+    Ok(SupervisorEnd::Drained)
 }
 
 /// Signals come again, now that they are caught.
-pub(super) fn let_signals_in() -> io::Result<()> {
+pub(super) fn unblock_signals() -> io::Result<()> {
     Ok(SigSet::all().thread_unblock()?)
 }
 
 impl ServerState {
-    fn of(server: &Server) -> Self {
+    fn of(server: &ServerChild) -> Self {
         Self {
             pid: server.pid().cast_signed(),
             uptime_ms: as_ms(now() - server.started),
-            received: server.any_link().received().to_vec(),
+            received: server.link_mut().received().to_vec(),
             holds_services: server.holds_services,
             have_services_ended: server.have_services_ended,
         }
     }
 
-    fn adopt(self, link: OwnedFd) -> io::Result<Server> {
+    fn adopt(self, link: OwnedFd) -> io::Result<ServerChild> {
         let pid = Pid::from_raw(self.pid).ok_or(io::ErrorKind::InvalidData)?;
-        let link = Link::adopt(link, self.received)?;
-        let mut server = Server::adopt(pid, link, ago(self.uptime_ms));
+        let link = ControlLink::adopt(link, self.received)?;
+        let mut server = ServerChild::adopt(pid, link, ago(self.uptime_ms));
         server.holds_services = self.holds_services;
         server.have_services_ended = self.have_services_ended;
         Ok(server)
@@ -173,30 +173,30 @@ impl ServerState {
 impl Supervisor {
     /// Becomes the program at `binary`, with the config `text`. Returns only if it has not: then everything is as it
     /// was before.
-    pub(super) fn become_program(&mut self, text: &str) -> Stayed {
+    pub(super) fn exec_program(&mut self, text: &str) -> ExecFailure {
         self.logs.flush();
         let everything = SigSet::all();
         // What comes from now on waits for the new program: no other thread lets signals in.
         if let Err(error) = everything.thread_block() {
-            return Stayed::Failed(error.into());
+            return ExecFailure::Failed(error.into());
         }
         let signals = self.signals.take();
         let stayed = match signals.is_empty() {
             true => {
-                let Err(error) = self.try_to_become(&self.binary, text);
-                Stayed::Failed(error)
+                let Err(error) = self.try_exec(&self.binary, text);
+                ExecFailure::Failed(error)
             }
-            false => Stayed::Signalled(signals),
+            false => ExecFailure::Signalled(signals),
         };
         match everything.thread_unblock() {
             Ok(()) => stayed,
-            Err(error) => Stayed::Failed(error.into()),
+            Err(error) => ExecFailure::Failed(error.into()),
         }
     }
 
-    fn try_to_become(&self, binary: &Path, text: &str) -> io::Result<std::convert::Infallible> {
+    fn try_exec(&self, binary: &Path, text: &str) -> io::Result<std::convert::Infallible> {
         let server = self.server.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        let state = State {
+        let state = SupervisorState {
             version: HANDOVER_VERSION,
             program: env!("CARGO_PKG_VERSION").to_owned(),
             text: text.to_owned(),
@@ -226,8 +226,8 @@ impl Supervisor {
                 .map(AsFd::as_fd),
         );
         descriptors.push(self.clients.door().as_fd());
-        descriptors.push(server.any_link().as_fd());
-        descriptors.extend(self.retiring.iter().map(|r| r.server.any_link().as_fd()));
+        descriptors.push(server.link_mut().as_fd());
+        descriptors.extend(self.retiring.iter().map(|r| r.server.link_mut().as_fd()));
         let _ours = as_stdin(&descriptors)?;
 
         let binary = c_string(binary.as_os_str())?;
@@ -251,8 +251,8 @@ impl Supervisor {
 }
 
 /// Takes what the program before has left.
-pub(super) fn take() -> io::Result<Inheritance> {
-    let mut link = Link::from_stdin()?;
+pub(super) fn take() -> io::Result<InheritedState> {
+    let mut link = ControlLink::from_stdin()?;
     link.receive()?;
     no_stdin()?;
     let mut one = || link.take_descriptors(1)?.pop();
@@ -261,7 +261,7 @@ pub(super) fn take() -> io::Result<Inheritance> {
     let mut memory = File::from(memory);
     memory.rewind()?;
     memory.read_to_string(&mut text)?;
-    let state: State = serde_json::from_str(&text)?;
+    let state: SupervisorState = serde_json::from_str(&text)?;
     if state.version != HANDOVER_VERSION {
         let version = state.version;
         return Err(bad(&format!(
@@ -272,21 +272,21 @@ pub(super) fn take() -> io::Result<Inheritance> {
     let mut listening = Vec::new();
     for ListenerSockets { address, sockets } in state.listeners {
         let sockets = link.take_descriptors(sockets).ok_or_else(missing)?;
-        listening.push(Listening { address, sockets });
+        listening.push(ListeningSockets { address, sockets });
     }
     let mut one = || {
         link.take_descriptors(1)
             .and_then(|mut some| some.pop())
             .ok_or_else(missing)
     };
-    let door = Door::adopt(one()?, state.door);
+    let door = ControlSocket::adopt(one()?, state.door);
     let server = state.server.adopt(one()?)?;
     let mut retiring = Vec::new();
     for RetiringState { server, ends_in_ms } in state.retiring {
         let ends = now() + Duration::from_millis(ends_in_ms);
         retiring.push((server.adopt(one()?)?, ends));
     }
-    Ok(Inheritance {
+    Ok(InheritedState {
         program: state.program,
         text: state.text,
         listening,
@@ -329,8 +329,8 @@ fn c_string(text: &std::ffi::OsStr) -> io::Result<CString> {
 }
 
 /// Makes a socket that holds these descriptors the standard input. Its other end has to live until the change.
-fn as_stdin(descriptors: &[BorrowedFd<'_>]) -> io::Result<Link> {
-    let (mut ours, theirs) = Link::pair()?;
+fn as_stdin(descriptors: &[BorrowedFd<'_>]) -> io::Result<ControlLink> {
+    let (mut ours, theirs) = ControlLink::pair()?;
     ours.send_descriptors(descriptors)?;
     rustix::stdio::dup2_stdin(&theirs)?;
     Ok(ours)

@@ -23,7 +23,7 @@ pub struct InheritedListener {
 ///
 /// Returns for each worker its sockets with the index of their listener (the place of its `[[listen]]`).
 /// With more workers than sockets some workers get none of a listener; the supervisor binds enough.
-pub fn deal(listeners: Vec<InheritedListener>, workers: usize) -> Vec<Vec<(usize, OwnedFd)>> {
+pub fn distribute(listeners: Vec<InheritedListener>, workers: usize) -> Vec<Vec<(usize, OwnedFd)>> {
     let mut hands: Vec<Vec<(usize, OwnedFd)>> = (0..workers).map(|_| Vec::new()).collect();
     for (listener, inherited) in listeners.into_iter().enumerate() {
         for (j, socket) in inherited.sockets.into_iter().enumerate() {
@@ -52,7 +52,7 @@ mod tests {
                         .collect(),
                 })
                 .collect();
-            let hands = deal(listeners, workers);
+            let hands = distribute(listeners, workers);
             assert_eq!(hands.len(), workers);
             assert_eq!(hands.iter().map(Vec::len).sum::<usize>(), 3 * sockets);
             for hand in &hands {

@@ -17,29 +17,29 @@
 
 #![forbid(unsafe_code)]
 
+mod backoff;
 mod client;
 mod clients;
-mod door;
+mod control_socket;
 mod handover;
 mod inherited;
-mod life;
+mod lifecycle;
 mod link;
 mod listening;
 pub mod message;
 mod notify;
-mod order;
 mod orphans;
-pub mod passing;
 pub mod process;
 pub mod pulse;
 mod reload;
+mod replacement;
 pub mod request;
 mod restarts;
-mod revival;
+pub mod scm_rights;
 mod server;
+mod shutdown;
 mod signals;
 mod status;
-mod stopping;
 mod stored;
 pub mod unsupervised;
 mod upgrade;
@@ -56,22 +56,22 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use tracing::{info, warn};
 use veche_config::{Account, AccountError, Config};
 use veche_logging::{self as logging, LogError, Logs};
-use veche_net::descriptors::{self, Raised};
-use veche_terminal::Report;
+use veche_net::descriptors::{self, RaisedLimit};
+use veche_terminal::ProblemReport;
 
-use self::clients::Clients;
-use self::door::{Door, DoorError};
-use self::handover::{Inheritance, Role};
-use self::life::LastExit;
-use self::listening::{ListenError, Listening, listen_on};
+use self::backoff::RestartBackoff;
+use self::clients::ControlClients;
+use self::control_socket::{ControlSocket, ControlSocketError};
+use self::handover::{InheritedState, StartRole};
+use self::lifecycle::LastExit;
+use self::listening::{ListenError, ListeningSockets, listen_on};
 use self::notify::Notifier;
-use self::order::Kind;
-use self::reload::{Loaded, PendingReload};
-use self::revival::Revival;
-use self::server::Server;
+use self::reload::{LoadedConfig, PendingReload};
+use self::replacement::ReplacementKind;
+use self::server::ServerChild;
+use self::shutdown::Shutdown;
 use self::status::PendingStatus;
-use self::stopping::Stopping;
-use self::upgrade::{Change, Retiring, Upgrade};
+use self::upgrade::{PendingSelfUpgrade, RetiringServer, UpgradeState};
 use self::watchdog::Watchdog;
 
 use crate::message::ToServer;
@@ -89,7 +89,7 @@ pub const SERVER_PROCESS: &str = "server-process";
 
 /// How a supervisor came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum SupervisorEnd {
     /// The server process ended by itself, after a drain.
     Drained,
     /// It was killed: asked for twice, asked for at once, or not done when the drain's time was over.
@@ -101,10 +101,10 @@ pub enum Ended {
 pub enum ServeError {
     /// Every problem of the config, a line each.
     #[error("{0}")]
-    Config(#[from] Report),
+    Config(#[from] ProblemReport),
     /// The control socket can't be claimed.
     #[error(transparent)]
-    Door(#[from] DoorError),
+    Door(#[from] ControlSocketError),
     /// An address can't be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -134,16 +134,16 @@ pub fn goes_on() -> bool {
 
 /// Runs with the config at `file` until the server is stopped; `dev` has pages show errors. Nothing is started unless
 /// everything is in order.
-pub fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
+pub fn run(file: PathBuf, dev: bool) -> Result<SupervisorEnd, ServeError> {
     let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD])?;
     match handover::role() {
-        Some(Role::Rehearsal) => return handover::rehearse(&file),
-        Some(Role::Successor) => return go_on(file, dev, signals),
+        Some(StartRole::Rehearsal) => return handover::rehearse(&file),
+        Some(StartRole::Successor) => return go_on(file, dev, signals),
         None => {}
     }
-    let loaded = Loaded::read(&file)?;
+    let loaded = LoadedConfig::read(&file)?;
     let config = Arc::clone(&loaded.config);
-    let door = Door::claim(&config.server.control)?;
+    let door = ControlSocket::claim(&config.server.control)?;
     let raised = descriptors::raise()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // Also after a restart with another number of workers, up to the cores, each has one.
@@ -171,7 +171,7 @@ pub fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
     }
     reload::log_warnings(&config);
 
-    let common = Common {
+    let common = SupervisorParts {
         file,
         dev,
         binary: upgrade::installed()?,
@@ -179,7 +179,7 @@ pub fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
         listening,
         raised,
         signals,
-        clients: Clients::new(door),
+        clients: ControlClients::new(door),
         logs,
         notifier,
         account,
@@ -188,8 +188,8 @@ pub fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
 }
 
 /// The same for a supervisor that has just become this program.
-fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError> {
-    let Inheritance {
+fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<SupervisorEnd, ServeError> {
+    let InheritedState {
         program,
         text,
         listening,
@@ -202,13 +202,13 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError
         upgrades,
         binary,
     } = handover::take().map_err(ServeError::Handover)?;
-    handover::let_signals_in()?;
-    let loaded = Loaded::of(&file, text)?;
+    handover::unblock_signals()?;
+    let loaded = LoadedConfig::of(&file, text)?;
     let control = &loaded.config.server.control;
-    let mut clients = Clients::new(door);
+    let mut clients = ControlClients::new(door);
     let moved = match clients.door().path() == control {
         true => Ok(()),
-        false => Door::claim(control).map(|door| clients.move_to(door)),
+        false => ControlSocket::claim(control).map(|door| clients.move_to(door)),
     };
     let account = Account::of(loaded.config.server.run_as.as_ref())?;
     // From here on nothing may end this: the server process that serves would go too.
@@ -234,7 +234,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError
     for remark in remarks {
         warn!(target: TARGET, "{remark}");
     }
-    let common = Common {
+    let common = SupervisorParts {
         file,
         dev,
         binary,
@@ -249,7 +249,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError
     };
     let retiring = retiring
         .into_iter()
-        .map(|(server, at)| Retiring::new(server, at));
+        .map(|(server, at)| RetiringServer::new(server, at));
     let mut supervisor = Supervisor {
         server: Some(server),
         revive_at: None,
@@ -271,11 +271,11 @@ fn listen(
     sockets_each: usize,
     notifier: &Notifier,
     remarks: &mut Vec<String>,
-) -> Result<Vec<Listening>, ListenError> {
+) -> Result<Vec<ListeningSockets>, ListenError> {
     let mut kept = stored::take(remarks);
     let mut assigned = listening::assign(&config.listeners, &mut kept);
     // Their addresses may be in the way of others.
-    kept.into_iter().for_each(Listening::close);
+    kept.into_iter().for_each(ListeningSockets::close);
     notifier.forget_stored();
     for listening in assigned.iter_mut().flatten() {
         listening.grow(sockets_each)?;
@@ -287,7 +287,7 @@ fn listen(
     Ok(listening)
 }
 
-fn log_raised(Raised { from, to }: Raised) {
+fn log_raised(RaisedLimit { from, to }: RaisedLimit) {
     let shown = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |n| n.to_string());
     if from == to {
         info!(target: TARGET, limit = shown(to),
@@ -309,19 +309,19 @@ struct Supervisor {
     /// The program's file, which may be another's by now.
     binary: PathBuf,
     /// The config at the start: what can't change before a restart.
-    started: Loaded,
+    started: LoadedConfig,
     /// The config in force.
-    current: Loaded,
-    listening: Vec<Listening>,
-    raised: Raised,
+    current: LoadedConfig,
+    listening: Vec<ListeningSockets>,
+    raised: RaisedLimit,
     signals: Signals,
-    clients: Clients,
+    clients: ControlClients,
     logs: Logs,
     notifier: Notifier,
     /// Whom the server process belongs to, if not to us.
     account: Option<Account>,
-    server: Option<Server>,
-    revival: Revival,
+    server: Option<ServerChild>,
+    revival: RestartBackoff,
     /// When the next server process is started, while there is none.
     revive_at: Option<Instant>,
     begun: Instant,
@@ -332,14 +332,14 @@ struct Supervisor {
     restarts: Restarts,
     upgrades: u64,
     last_exit: Option<LastExit>,
-    upgrade: Option<Upgrade>,
+    upgrade: Option<UpgradeState>,
     /// The server process is new, and the supervisor is about to be.
-    change: Option<Change>,
+    change: Option<PendingSelfUpgrade>,
     /// Why it is not.
     change_error: Option<String>,
-    retiring: Vec<Retiring>,
-    stopping: Option<Stopping>,
-    ended: Option<Ended>,
+    retiring: Vec<RetiringServer>,
+    stopping: Option<Shutdown>,
+    ended: Option<SupervisorEnd>,
     /// For questions to the server process.
     next_id: u64,
     watchdog: Watchdog,
@@ -348,15 +348,15 @@ struct Supervisor {
 }
 
 /// What a supervisor begins with, wherever it has it from.
-struct Common {
+struct SupervisorParts {
     file: PathBuf,
     dev: bool,
     binary: PathBuf,
-    loaded: Loaded,
-    listening: Vec<Listening>,
-    raised: Raised,
+    loaded: LoadedConfig,
+    listening: Vec<ListeningSockets>,
+    raised: RaisedLimit,
     signals: Signals,
-    clients: Clients,
+    clients: ControlClients,
     logs: Logs,
     notifier: Notifier,
     account: Option<Account>,
@@ -364,7 +364,7 @@ struct Common {
 
 impl Supervisor {
     /// One that starts its first server process at once.
-    fn new(common: Common) -> Self {
+    fn new(common: SupervisorParts) -> Self {
         Self {
             file: common.file,
             dev: common.dev,
@@ -379,7 +379,7 @@ impl Supervisor {
             notifier: common.notifier,
             account: common.account,
             server: None,
-            revival: Revival::default(),
+            revival: RestartBackoff::default(),
             revive_at: Some(now()),
             begun: now(),
             was_ready: false,
@@ -400,7 +400,7 @@ impl Supervisor {
         }
     }
 
-    fn supervise(&mut self) -> Result<Ended, ServeError> {
+    fn supervise(&mut self) -> Result<SupervisorEnd, ServeError> {
         loop {
             self.turn()?;
             if let Some(ended) = self.ended {
@@ -417,37 +417,40 @@ impl Supervisor {
         for signal in self.signals.take() {
             self.obey_signal(signal);
         }
-        self.hear_server();
-        self.hear_others();
+        self.read_server();
+        self.read_other_servers();
         self.reap_server()?;
         self.reap_others()?;
         self.start_services();
         self.serve_clients();
         self.meet_deadlines(now());
-        self.change_when_due();
+        self.self_upgrade_when_due();
         self.end_when_stopped();
         Ok(())
     }
 
     fn wait(&self) -> io::Result<()> {
         let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
-        let candidate = self.upgrade.as_ref().map(Upgrade::candidate);
+        let candidate = self.upgrade.as_ref().map(UpgradeState::candidate);
         let retiring = self.retiring.iter().map(|retiring| &retiring.server);
         let servers = self.server.iter().chain(candidate).chain(retiring);
-        for link in servers.filter_map(Server::link) {
+        for link in servers.filter_map(ServerChild::link) {
             fds.push(PollFd::new(link, link.wants()));
         }
         self.clients.add_to(&mut fds);
         let deadline = [
             self.revive_at,
-            self.stopping.as_ref().and_then(Stopping::deadline),
-            self.server.as_ref().and_then(Server::deadline),
+            self.stopping.as_ref().and_then(Shutdown::deadline),
+            self.server.as_ref().and_then(ServerChild::deadline),
             self.reloads.iter().filter_map(|r| r.deadline).min(),
             self.statuses.iter().map(|s| s.deadline).min(),
             self.clients.deadline(),
-            self.upgrade.as_ref().map(Upgrade::deadline),
+            self.upgrade.as_ref().map(UpgradeState::deadline),
             self.change.as_ref().map(|change| change.at),
-            self.retiring.iter().filter_map(Retiring::deadline).min(),
+            self.retiring
+                .iter()
+                .filter_map(RetiringServer::deadline)
+                .min(),
             self.notifier.deadline().filter(|_| !self.watchdog.is_hung),
             self.watchdog.deadline(),
         ];
@@ -484,16 +487,16 @@ impl Supervisor {
                     .retiring
                     .iter_mut()
                     .map(|retiring| &mut retiring.server);
-                let candidate = self.upgrade.as_mut().map(Upgrade::candidate_mut);
+                let candidate = self.upgrade.as_mut().map(UpgradeState::candidate_mut);
                 for server in self.server.iter_mut().chain(candidate).chain(retiring) {
-                    if let Err(error) = server.say(&ToServer::ReopenLogs) {
+                    if let Err(error) = server.send(&ToServer::ReopenLogs) {
                         warn!(target: TARGET, %error, pid = server.pid(), "the server process can't be told");
                     }
                 }
             }
             SIGUSR2 => {
                 info!(target: TARGET, "SIGUSR2: upgrading");
-                self.begin_upgrade(Kind::Upgrade, None);
+                self.begin_upgrade(ReplacementKind::Upgrade, None);
             }
             // `reap_server` looks every turn.
             SIGCHLD => self.reap_orphans(),

@@ -1,8 +1,8 @@
 //! One end of the control socket between supervisor and server process: lines both ways, descriptors one way.
 //!
 //! Non-blocking, with bounded buffers: neither side can be held up by the other. It does not know what the
-//! lines mean (`message` does) and waits for nothing: its owner polls [`Link::as_fd`] and calls
-//! [`Link::receive`] and [`Link::flush`].
+//! lines mean (`message` does) and waits for nothing: its owner polls [`ControlLink::as_fd`] and calls
+//! [`ControlLink::receive`] and [`ControlLink::flush`].
 //!
 //! Descriptors are passed as `SCM_RIGHTS` rather than inherited by number, since a number can be made a
 //! descriptor again only by `unsafe`; the socket itself is inherited as standard input for the same reason.
@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::passing;
+use super::scm_rights;
 
 /// Longest line either side takes. The longest one has two configs of at most 1 MiB as JSON strings, where a
 /// character takes six bytes at worst.
@@ -29,7 +29,7 @@ const DESCRIPTORS_MAX: usize = 1 << 16;
 const RECEIVE_BYTES: usize = 64 << 10;
 
 /// See the module.
-pub(crate) struct Link {
+pub(crate) struct ControlLink {
     socket: UnixStream,
     received: Vec<u8>,
     /// How far `received` is known to hold no line end.
@@ -39,7 +39,7 @@ pub(crate) struct Link {
     ended: bool,
 }
 
-impl Link {
+impl ControlLink {
     /// A link and the socket that the other process gets.
     pub(crate) fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = UnixStream::pair()?;
@@ -105,8 +105,8 @@ impl Link {
     /// # Errors
     /// The socket's; `WouldBlock` too, since this comes first on a fresh socket, which has room for it.
     pub(crate) fn send_descriptors(&mut self, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        for some in descriptors.chunks(passing::DESCRIPTORS_MAX) {
-            passing::send(&self.socket, b"\n", some)?;
+        for some in descriptors.chunks(scm_rights::DESCRIPTORS_MAX) {
+            scm_rights::send(&self.socket, b"\n", some)?;
         }
         Ok(())
     }
@@ -179,7 +179,7 @@ impl Link {
         let mut bytes = [0; RECEIVE_BYTES];
         loop {
             let keep = |descriptor| self.descriptors.push_back(descriptor);
-            let taken = match passing::receive(&self.socket, &mut bytes, keep) {
+            let taken = match scm_rights::receive(&self.socket, &mut bytes, keep) {
                 Ok(taken) => taken,
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => return Ok(()),
@@ -229,7 +229,7 @@ fn memchr_line_end(bytes: &[u8]) -> Option<usize> {
     bytes.iter().position(|&byte| byte == b'\n')
 }
 
-impl AsFd for Link {
+impl AsFd for ControlLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -239,9 +239,9 @@ impl AsFd for Link {
 mod tests {
     use super::*;
 
-    fn both() -> (Link, Link) {
-        let (a, b) = Link::pair().expect("a socket pair");
-        (a, Link::new(UnixStream::from(b)).expect("a link"))
+    fn both() -> (ControlLink, ControlLink) {
+        let (a, b) = ControlLink::pair().expect("a socket pair");
+        (a, ControlLink::new(UnixStream::from(b)).expect("a link"))
     }
 
     #[test]

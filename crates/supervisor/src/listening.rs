@@ -13,7 +13,7 @@ use std::{io, iter, thread};
 use rustix::net::Shutdown;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tracing::warn;
-use veche_config::Listener;
+use veche_config::ListenerConfig;
 
 use crate::message::ListenerSockets;
 
@@ -39,13 +39,13 @@ const IN_USE_RETRY_EVERY: Duration = Duration::from_millis(100);
 
 /// The sockets of one `[[listen]]`.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct ListeningSockets {
     /// As bound: never port 0.
     pub(crate) address: SocketAddr,
     pub(crate) sockets: Vec<OwnedFd>,
 }
 
-impl Listening {
+impl ListeningSockets {
     /// Duplicates of the same sockets.
     pub(super) fn try_clone(&self) -> io::Result<Self> {
         let sockets = self.sockets.iter().map(OwnedFd::try_clone);
@@ -100,7 +100,7 @@ impl Listening {
 
 impl ListenerSockets {
     /// How many of them there are, and where.
-    pub(crate) fn of(listening: &Listening) -> Self {
+    pub(crate) fn of(listening: &ListeningSockets) -> Self {
         Self {
             address: listening.address,
             sockets: listening.sockets.len(),
@@ -128,10 +128,13 @@ fn explain(source: &io::Error) -> String {
 }
 
 /// Takes out of `kept`, for each listener in order, the sockets that are bound to its address.
-pub(super) fn assign(listeners: &[Listener], kept: &mut Vec<Listening>) -> Vec<Option<Listening>> {
+pub(super) fn assign(
+    listeners: &[ListenerConfig],
+    kept: &mut Vec<ListeningSockets>,
+) -> Vec<Option<ListeningSockets>> {
     let is_named = |address| listeners.iter().any(|listener| listener.address == address);
     let mut take = |wanted| {
-        let is_for = |kept: &Listening| {
+        let is_for = |kept: &ListeningSockets| {
             let address = kept.address;
             // Port 0 takes no socket that another listener names.
             ListenerSockets::are_for(address, wanted) && (address == wanted || !is_named(address))
@@ -145,10 +148,10 @@ pub(super) fn assign(listeners: &[Listener], kept: &mut Vec<Listening>) -> Vec<O
 
 /// Binds `sockets_each` sockets for every listener, in order, that has none `assigned`.
 pub(crate) fn listen_on(
-    listeners: &[Listener],
+    listeners: &[ListenerConfig],
     sockets_each: usize,
-    assigned: impl IntoIterator<Item = Option<Listening>>,
-) -> Result<Vec<Listening>, ListenError> {
+    assigned: impl IntoIterator<Item = Option<ListeningSockets>>,
+) -> Result<Vec<ListeningSockets>, ListenError> {
     let assigned = assigned.into_iter().chain(iter::repeat_with(|| None));
     (listeners.iter().zip(assigned))
         .map(|(listener, assigned)| {
@@ -159,7 +162,7 @@ pub(crate) fn listen_on(
         .collect()
 }
 
-fn bind_set(address: SocketAddr, count: usize) -> io::Result<Listening> {
+fn bind_set(address: SocketAddr, count: usize) -> io::Result<ListeningSockets> {
     wait_until_free(address)?;
     let first = bind(address, true)?;
     let address = first.local_addr()?.as_socket().unwrap_or(address);
@@ -171,7 +174,7 @@ fn bind_set(address: SocketAddr, count: usize) -> io::Result<Listening> {
     for socket in &sockets {
         socket.listen(BACKLOG)?;
     }
-    Ok(Listening {
+    Ok(ListeningSockets {
         address,
         sockets: sockets.into_iter().map(OwnedFd::from).collect(),
     })
@@ -259,7 +262,7 @@ mod tests {
     }
 
     /// Connections that each worker of so many gets, of 5,000.
-    fn shares(set: &Listening, workers: usize) -> Vec<usize> {
+    fn shares(set: &ListeningSockets, workers: usize) -> Vec<usize> {
         let listeners: Vec<TcpListener> = (set.sockets.iter())
             .map(|socket| socket.try_clone().expect("a descriptor").into())
             .collect();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use veche_terminal::as_ms;
 
-use crate::pulse::Stuck;
+use crate::pulse::StuckWorker;
 use crate::restarts::Restarts;
 
 /// Version of this conversation: said by both sides in their first message.
@@ -21,12 +21,12 @@ pub(crate) const VERSION: u32 = 2;
 /// The prefix of the reason for which a server process refuses a reload.
 pub const PROCESS_REFUSED: &str = "the server process refused it: ";
 
-/// From the supervisor. The listening sockets travel ahead of `Start`.
+/// From the supervisor. The listening sockets travel ahead of `StartMessage`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ToServer {
     /// The first message: everything that a server process needs.
-    Start(Start),
+    Start(StartMessage),
     /// A validated config. Answered by `Reloaded`.
     Reload {
         /// Comes back in the answer.
@@ -42,7 +42,7 @@ pub(crate) enum ToServer {
         /// Why.
         why: String,
     },
-    /// The services of all processes before have ended: those that `Start` has held back begin.
+    /// The services of all processes before have ended: those that `StartMessage` has held back begin.
     StartServices,
     /// Somebody has moved the log files away: go on in new ones.
     ReopenLogs,
@@ -97,9 +97,9 @@ pub struct DecisionFilter {
     pub channel: Option<String>,
 }
 
-/// See [`ToServer::Start`].
+/// See [`ToServer::StartMessage`].
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Start {
+pub(crate) struct StartMessage {
     /// [`VERSION`] of the supervisor.
     pub(crate) version: u32,
     /// Where the text came from: for messages, and for what is relative to it.
@@ -200,6 +200,6 @@ pub(crate) enum ToSupervisor {
     /// Answer to `Pulse`.
     Pulse {
         /// The worker that has been in one turn for the most questions, if one has.
-        stuck: Option<Stuck>,
+        stuck: Option<StuckWorker>,
     },
 }

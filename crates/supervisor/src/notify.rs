@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::listening::Listening;
+use super::listening::ListeningSockets;
 use super::stored::NAME;
-use crate::passing;
+use crate::scm_rights;
 
 /// How long the service manager may leave a message with sockets unread.
 const STORE_WAIT: Duration = Duration::from_secs(1);
@@ -102,7 +102,7 @@ impl Notifier {
     ///
     /// # Errors
     /// It can't be told: connections are refused between this run and the next one.
-    pub(super) fn store(&self, listening: &[Listening]) -> io::Result<()> {
+    pub(super) fn store(&self, listening: &[ListeningSockets]) -> io::Result<()> {
         let Some((_, address)) = &self.socket else {
             return Ok(());
         };
@@ -114,8 +114,8 @@ impl Notifier {
         socket.set_write_timeout(Some(STORE_WAIT))?;
         // By default the service manager looks whether one has hung up, and closes it then.
         let message = format!("FDSTORE=1\nFDPOLL=0\nFDNAME={NAME}");
-        for some in sockets.chunks(passing::DESCRIPTORS_MAX) {
-            passing::send(&socket, message.as_bytes(), some)?;
+        for some in sockets.chunks(scm_rights::DESCRIPTORS_MAX) {
+            scm_rights::send(&socket, message.as_bytes(), some)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 use tracing::debug;
 
 use super::Supervisor;
-use super::upgrade::Upgrade;
+use super::upgrade::UpgradeState;
 
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::orphans";
@@ -18,11 +18,14 @@ impl Supervisor {
         if std::process::id() != 1 {
             return;
         }
-        let candidate = self.upgrade.as_ref().map(Upgrade::candidate);
+        let candidate = self.upgrade.as_ref().map(UpgradeState::candidate);
         let retiring = self.retiring.iter().map(|retiring| &retiring.server);
         let servers = self.server.iter().chain(candidate).chain(retiring);
-        let rehearsal = self.upgrade.as_ref().and_then(Upgrade::rehearsal_pid);
-        let own: Vec<u32> = servers.map(super::Server::pid).chain(rehearsal).collect();
+        let rehearsal = self.upgrade.as_ref().and_then(UpgradeState::rehearsal_pid);
+        let own: Vec<u32> = servers
+            .map(super::ServerChild::pid)
+            .chain(rehearsal)
+            .collect();
         for pid in children().unwrap_or_default() {
             if own.contains(&pid) {
                 continue;

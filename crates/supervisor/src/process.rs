@@ -22,12 +22,12 @@ use veche_config::Config;
 use veche_logging as logging;
 
 use crate::handover::HANDOVER_VERSION;
-pub use crate::inherited::{InheritedListener, deal};
-use crate::link::Link;
+pub use crate::inherited::{InheritedListener, distribute};
+use crate::link::ControlLink;
 use crate::message::{
     self, DecisionFilter, DumpRequest, ListenerSockets, ToServer, ToSupervisor, VERSION,
 };
-use crate::pulse::Stuck;
+use crate::pulse::StuckWorker;
 use crate::restarts::Restarts;
 use crate::signals::{Signals, poll_once};
 use veche_clock::{monotonic_ms, now};
@@ -51,7 +51,7 @@ const ORPHAN_DRAIN: Duration = Duration::from_secs(2);
 
 /// What the server is started with.
 #[derive(Debug)]
-pub struct Start {
+pub struct StartOptions {
     /// The config in force.
     pub config: Arc<Config>,
     /// In the order of `config.listeners`.
@@ -93,7 +93,7 @@ pub trait Program {
     ///
     /// # Errors
     /// Why they can't be brought up, on one line.
-    fn start(&mut self, start: Start) -> Result<Self::Control, String>;
+    fn start(&mut self, start: StartOptions) -> Result<Self::Control, String>;
 }
 
 /// The running server as the control thread sees it. No call may block for long: while one lasts, the
@@ -107,7 +107,7 @@ pub trait ServerControl {
     fn reload(&self, config: Arc<Config>) -> Result<(), String>;
     /// Looks whether what was read from files has changed, which is cheap; when to be called again, if ever. Also
     /// called after a reload.
-    fn look_around(&self) -> Option<Instant>;
+    fn run_periodic(&self) -> Option<Instant>;
     /// A new config was refused: under `veche dev` the developer should see why.
     fn refused(&self, why: &str);
     /// Makes `/health` answer 503 and changes nothing else.
@@ -124,7 +124,7 @@ pub trait ServerControl {
     /// Whether a drain has come to its end: no connection is left, applications have stopped, and services have ended.
     fn drained(&self) -> bool;
     /// Looks whether the workers still turn. Returns the one that has been in the same turn for the most looks, if one has.
-    fn pulse(&self) -> Option<Stuck>;
+    fn pulse(&self) -> Option<StuckWorker>;
     /// Figures for `veche status`: an object.
     fn status(&self) -> serde_json::Value;
     /// Begins to write the rows of a table to a descriptor, by a thread of its own.
@@ -143,12 +143,12 @@ pub trait ServerControl {
 ///
 /// When this returns, the process is to exit with the code: workers may still run.
 pub fn run(program: impl Program) -> ExitCode {
-    run_on(Link::from_stdin(), program)
+    run_on(ControlLink::from_stdin(), program)
 }
 
 /// Does the same with the control socket's end of this process.
-pub(crate) fn run_on(link: io::Result<Link>, program: impl Program) -> ExitCode {
-    match Process::begin(link, program) {
+pub(crate) fn run_on(link: io::Result<ControlLink>, program: impl Program) -> ExitCode {
+    match ServerRun::begin(link, program) {
         Ok((process, started)) => process.serve(started),
         Err(error) => {
             if let Some(error) = error {
@@ -159,9 +159,9 @@ pub(crate) fn run_on(link: io::Result<Link>, program: impl Program) -> ExitCode 
     }
 }
 
-struct Process<P> {
+struct ServerRun<P> {
     program: P,
-    link: Link,
+    link: ControlLink,
     signals: Signals,
     /// What the supervisor started with: directives that need a restart keep its values.
     started: Arc<Config>,
@@ -184,7 +184,7 @@ struct Process<P> {
 }
 
 /// What the supervisor's first message comes to.
-struct Prepared {
+struct PreparedServer {
     started: Arc<Config>,
     config: Arc<Config>,
     logs: logging::Logs,
@@ -195,8 +195,8 @@ struct Prepared {
     listening: Vec<OwnedFd>,
 }
 
-impl Prepared {
-    fn of(link: &mut Link, program: &mut impl Program) -> Result<Self, String> {
+impl PreparedServer {
+    fn of(link: &mut ControlLink, program: &mut impl Program) -> Result<Self, String> {
         let start = await_start(link)?;
         let listeners = start
             .listeners
@@ -255,10 +255,10 @@ impl Prepared {
     fn with<P>(
         self,
         program: P,
-        link: Link,
+        link: ControlLink,
         signals: Signals,
-    ) -> (Process<P>, Vec<InheritedListener>) {
-        let process = Process {
+    ) -> (ServerRun<P>, Vec<InheritedListener>) {
+        let process = ServerRun {
             program,
             link,
             signals,
@@ -278,10 +278,10 @@ impl Prepared {
     }
 }
 
-impl<P: Program> Process<P> {
+impl<P: Program> ServerRun<P> {
     /// Fails with what nobody has been told.
     fn begin(
-        link: io::Result<Link>,
+        link: io::Result<ControlLink>,
         mut program: P,
     ) -> Result<(Self, Vec<InheritedListener>), Option<String>> {
         let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
@@ -290,7 +290,7 @@ impl<P: Program> Process<P> {
             let how = "it is `veche serve` that starts it, with a control socket as standard input";
             Some(how.to_owned())
         })?;
-        match Prepared::of(&mut link, &mut program) {
+        match PreparedServer::of(&mut link, &mut program) {
             Ok(prepared) => Ok(prepared.with(program, link, signals)),
             Err(error) => {
                 let words = error.clone();
@@ -301,7 +301,7 @@ impl<P: Program> Process<P> {
     }
 
     fn serve(mut self, listeners: Vec<InheritedListener>) -> ExitCode {
-        let started = self.program.start(Start {
+        let started = self.program.start(StartOptions {
             config: Arc::clone(&self.config),
             listeners,
             dev: self.dev,
@@ -327,7 +327,7 @@ impl<P: Program> Process<P> {
             handover: HANDOVER_VERSION,
         });
         // What came together with `Start` would wake nobody any more.
-        self.hear(&control);
+        self.read_messages(&control);
         while !self.is_done(&control) {
             if let Err(error) = self.turn(&control) {
                 error!(target: TARGET, %error, "the control thread can't go on");
@@ -346,7 +346,7 @@ impl<P: Program> Process<P> {
 
     /// Waits for something to do, and does it.
     fn turn(&mut self, control: &P::Control) -> io::Result<()> {
-        let look_at = control.look_around();
+        let look_at = control.run_periodic();
         let look_in = look_at.map(|at| at.saturating_duration_since(now()));
         if let Some((begins, within)) = self.drain_begins
             && now() >= begins
@@ -381,16 +381,16 @@ impl<P: Program> Process<P> {
                 warn!(target: TARGET, %error, "the control socket broke");
                 self.link.end();
             }
-            self.hear(control);
+            self.read_messages(control);
         }
         Ok(())
     }
 
     /// Does what the supervisor has said, the end of it included.
-    fn hear(&mut self, control: &P::Control) {
+    fn read_messages(&mut self, control: &P::Control) {
         while let Some(message) = self.link.next() {
             match message {
-                Ok(message) => self.obey(control, message),
+                Ok(message) => self.handle_message(control, message),
                 Err(error) => {
                     warn!(target: TARGET, %error, "the supervisor said what this version does not know")
                 }
@@ -411,7 +411,7 @@ impl<P: Program> Process<P> {
         }
     }
 
-    fn obey(&mut self, control: &P::Control, message: ToServer) {
+    fn handle_message(&mut self, control: &P::Control, message: ToServer) {
         match message {
             ToServer::Start(_) => warn!(target: TARGET, "the supervisor said `start` twice"),
             ToServer::Reload { id, text, until_ms } => {
@@ -539,7 +539,7 @@ fn is_listened_on(bound: &[ListenerSockets], config: &Config) -> Result<(), Stri
 }
 
 /// The first message.
-fn await_start(link: &mut Link) -> Result<message::Start, String> {
+fn await_start(link: &mut ControlLink) -> Result<message::StartMessage, String> {
     let deadline = now() + START_WAIT;
     loop {
         match link.next() {
@@ -567,7 +567,7 @@ fn await_start(link: &mut Link) -> Result<message::Start, String> {
 }
 
 /// Waits for the link or a signal; whether the link wants attention.
-fn wait(link: &Link, signals: &Signals, timeout: Option<Duration>) -> io::Result<bool> {
+fn wait(link: &ControlLink, signals: &Signals, timeout: Option<Duration>) -> io::Result<bool> {
     let signal = PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN);
     let mut fds = [signal, PollFd::from_borrowed_fd(link.as_fd(), link.wants())];
     // A link that has ended is readable for ever.

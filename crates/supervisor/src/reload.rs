@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use veche_config::Account;
 use veche_config::{self as config, Config};
 use veche_logging::{self as logging, Output};
-use veche_terminal::{Report, as_ms};
+use veche_terminal::{ProblemReport, as_ms};
 
 use super::Supervisor;
 use crate::message::{PROCESS_REFUSED, ToServer};
@@ -28,20 +28,20 @@ const RELOAD_WAIT: Duration = Duration::from_secs(10);
 
 /// A config and the text that it was read from.
 #[derive(Clone)]
-pub(super) struct Loaded {
+pub(super) struct LoadedConfig {
     pub(super) config: Arc<Config>,
     pub(super) text: String,
 }
 
-impl Loaded {
-    pub(super) fn read(path: &Path) -> Result<Self, Report> {
+impl LoadedConfig {
+    pub(super) fn read(path: &Path) -> Result<Self, ProblemReport> {
         let text = veche_terminal::read(path)?;
         let config = Arc::new(config::parse(path, &text)?);
         Ok(Self { config, text })
     }
 
     /// A text that a server process has found good.
-    pub(super) fn of(path: &Path, text: String) -> Result<Self, Report> {
+    pub(super) fn of(path: &Path, text: String) -> Result<Self, ProblemReport> {
         let config = Arc::new(config::parse_again(path, &text)?);
         Ok(Self { config, text })
     }
@@ -50,7 +50,7 @@ impl Loaded {
 /// A config that the server process was asked to put in force.
 pub(super) struct PendingReload {
     id: u64,
-    loaded: Loaded,
+    loaded: LoadedConfig,
     output: Output,
     changed: Vec<String>,
     kept: Vec<String>,
@@ -92,7 +92,7 @@ impl Supervisor {
             let under_way = kind.under_way();
             return Err(format!("{under_way}, and takes the config as it is"));
         }
-        let read = Loaded::read(&self.file).map_err(|report| report.to_string())?;
+        let read = LoadedConfig::read(&self.file).map_err(|report| report.to_string())?;
         let changed = self
             .current
             .config
@@ -112,7 +112,7 @@ impl Supervisor {
         let log = config.server.log.for_dev(self.dev);
         let output = logging::open(&log, owner).map_err(|error| error.to_string())?;
         let id = self.take_id();
-        let loaded = Loaded {
+        let loaded = LoadedConfig {
             config,
             text: read.text,
         };
@@ -134,7 +134,7 @@ impl Supervisor {
             return Ok(());
         };
         server
-            .say(&ToServer::Reload { id, text, until_ms })
+            .send(&ToServer::Reload { id, text, until_ms })
             .map_err(|error| format!("the server process can't be told: {error}"))?;
         self.reloads.push(pending);
         Ok(())
@@ -206,7 +206,7 @@ impl Supervisor {
         let why = why.to_owned();
         if self.dev
             && let Some(server) = &mut self.server
-            && let Err(error) = server.say(&ToServer::Refused { why })
+            && let Err(error) = server.send(&ToServer::Refused { why })
         {
             warn!(target: TARGET, %error, "the server process can't be told");
         }

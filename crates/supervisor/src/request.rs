@@ -15,11 +15,11 @@ pub const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// A request line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Request {
+pub struct ControlRequest {
     /// [`VERSION`].
     pub version: u32,
     /// What is asked for.
-    pub command: Command,
+    pub command: ControlCommand,
     /// With `stop`: without draining.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub now: bool,
@@ -31,9 +31,9 @@ pub struct Request {
     pub log: Option<DecisionFilter>,
 }
 
-impl Request {
+impl ControlRequest {
     /// A request of this version.
-    pub fn new(command: Command) -> Self {
+    pub fn new(command: ControlCommand) -> Self {
         Self {
             version: VERSION,
             command,
@@ -47,7 +47,7 @@ impl Request {
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Command {
+pub enum ControlCommand {
     /// How it goes; answered with `"status": {…}`.
     Status,
     /// Write the rows of a table to the descriptor that comes with the request; answered when the server process has it.

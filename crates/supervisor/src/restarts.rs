@@ -13,7 +13,7 @@ pub struct Restarts {
 
 /// What ended a server process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum ExitReason {
     /// It exited by itself, with whatever code.
     Exit,
     /// A signal: a crash, the kernel's OOM killer, a person.
@@ -24,11 +24,11 @@ pub enum Ending {
 
 impl Restarts {
     /// Counts one more server process that ended so.
-    pub fn count(&mut self, ending: Ending) {
+    pub fn count(&mut self, ending: ExitReason) {
         *match ending {
-            Ending::Exit => &mut self.exited,
-            Ending::Signal => &mut self.signaled,
-            Ending::Hang => &mut self.hung,
+            ExitReason::Exit => &mut self.exited,
+            ExitReason::Signal => &mut self.signaled,
+            ExitReason::Hang => &mut self.hung,
         } += 1;
     }
 

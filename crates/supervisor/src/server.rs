@@ -14,10 +14,10 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpi
 use veche_config::Account;
 
 use super::handover::SIGN;
-use super::listening::Listening;
+use super::listening::ListeningSockets;
 use super::{notify, stored};
-use crate::link::Link;
-use crate::message::{ListenerSockets, Start, ToServer, ToSupervisor};
+use crate::link::ControlLink;
+use crate::message::{ListenerSockets, StartMessage, ToServer, ToSupervisor};
 use veche_clock::now;
 
 /// The target of this module's log lines.
@@ -31,8 +31,11 @@ pub(crate) const RESTORED_WAIT: Duration = Duration::from_secs(300);
 pub(crate) const SELF: &str = "/proc/self/exe";
 
 /// Makes a control socket on which a server process finds its listening sockets and `start`; our end and its own.
-pub(super) fn introduce(listening: &[Listening], mut start: Start) -> io::Result<(Link, OwnedFd)> {
-    let (mut link, theirs) = Link::pair()?;
+pub(super) fn introduce(
+    listening: &[ListeningSockets],
+    mut start: StartMessage,
+) -> io::Result<(ControlLink, OwnedFd)> {
+    let (mut link, theirs) = ControlLink::pair()?;
     let sockets: Vec<_> = listening
         .iter()
         .flat_map(|l| &l.sockets)
@@ -45,9 +48,9 @@ pub(super) fn introduce(listening: &[Listening], mut start: Start) -> io::Result
 }
 
 /// A running server process, a child of this one. Dropping it neither ends nor reaps it.
-pub(crate) struct Server {
+pub(crate) struct ServerChild {
     pid: Pid,
-    link: Link,
+    link: ControlLink,
     pub(crate) started: Instant,
     /// How long it may take to be ready.
     pub(crate) patience: Duration,
@@ -67,14 +70,14 @@ pub(crate) struct Server {
     ended: Option<String>,
 }
 
-impl Server {
+impl ServerChild {
     /// Starts one: `binary` in its other part, the control socket as its standard input; it belongs to `account`, if
     /// not to whoever runs the supervisor.
     pub(crate) fn start(
         binary: &Path,
-        listening: &[Listening],
+        listening: &[ListeningSockets],
         account: Option<&Account>,
-        start: Start,
+        start: StartMessage,
     ) -> io::Result<Self> {
         let holds_services = start.holds_services;
         let (link, theirs) = introduce(listening, start)?;
@@ -110,7 +113,7 @@ impl Server {
     }
 
     /// A child that another supervisor has started in this process.
-    pub(crate) fn adopt(pid: Pid, link: Link, started: Instant) -> Self {
+    pub(crate) fn adopt(pid: Pid, link: ControlLink, started: Instant) -> Self {
         Self {
             pid,
             link,
@@ -141,22 +144,22 @@ impl Server {
     }
 
     /// Its control socket, whatever its state.
-    pub(crate) fn any_link(&self) -> &Link {
+    pub(crate) fn link_mut(&self) -> &ControlLink {
         &self.link
     }
 
     /// For polling: its control socket, while that is open.
-    pub(crate) fn link(&self) -> Option<&Link> {
+    pub(crate) fn link(&self) -> Option<&ControlLink> {
         (!self.link.has_ended()).then_some(&self.link)
     }
 
     /// Says something, as far as there is somebody to hear: that it died is seen by [`Self::reap`].
-    pub(crate) fn say(&mut self, message: &ToServer) -> io::Result<()> {
+    pub(crate) fn send(&mut self, message: &ToServer) -> io::Result<()> {
         self.link.send(message)
     }
 
     /// The same with a descriptor.
-    pub(crate) fn say_with(
+    pub(crate) fn send_with_descriptors(
         &mut self,
         descriptor: BorrowedFd<'_>,
         message: &ToServer,
@@ -166,7 +169,7 @@ impl Server {
 
     /// What it has said. A server process that breaks the conversation is killed: it is ours, so this is a
     /// bug or the memory is.
-    pub(crate) fn hear(&mut self) -> Vec<ToSupervisor> {
+    pub(crate) fn receive(&mut self) -> Vec<ToSupervisor> {
         if self.link.has_ended() {
             return Vec::new();
         }

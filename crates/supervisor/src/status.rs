@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use veche_terminal::as_ms;
 
 use super::Supervisor;
-use super::server::Server;
+use super::server::ServerChild;
 use crate::message::ToServer;
 use veche_clock::now;
 
@@ -29,7 +29,7 @@ impl Supervisor {
             Ok(server) => server,
             Err(why) => return self.send_status(client, Err(why.to_owned())),
         };
-        match server.say(&ToServer::Status { id }) {
+        match server.send(&ToServer::Status { id }) {
             Ok(()) => self.statuses.push(PendingStatus {
                 id,
                 client,
@@ -50,12 +50,12 @@ impl Supervisor {
         };
         let server = self.ready_server();
         let server = server.map_err(|why| format!("the server process can't be asked: {why}"))?;
-        let said = server.say_with(to.as_fd(), &wanted);
+        let said = server.send_with_descriptors(to.as_fd(), &wanted);
         said.map_err(|error| format!("the server process can't be told: {error}"))?;
         Ok(json!({}))
     }
 
-    fn ready_server(&mut self) -> Result<&mut Server, &'static str> {
+    fn ready_server(&mut self) -> Result<&mut ServerChild, &'static str> {
         match self.server.as_mut() {
             Some(server) if server.is_ready => Ok(server),
             Some(_) => Err("it is starting"),

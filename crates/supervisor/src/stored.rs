@@ -11,7 +11,7 @@ use std::os::fd::{OwnedFd, RawFd};
 
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
-use super::listening::Listening;
+use super::listening::ListeningSockets;
 
 /// The name of all sockets in the store.
 pub(super) const NAME: &str = "veche-listen";
@@ -22,10 +22,10 @@ const FIRST: RawFd = 3;
 
 /// Returns the sockets that an earlier run has left, by address, and adds to `remarks` why others are not used. Must be
 /// called once only, since their numbers are free afterwards.
-pub(super) fn take(remarks: &mut Vec<String>) -> Vec<Listening> {
+pub(super) fn take(remarks: &mut Vec<String>) -> Vec<ListeningSockets> {
     let mut kept = Vec::new();
     for number in numbers() {
-        let added = own(number).and_then(|socket| Listening::add_kept(&mut kept, socket));
+        let added = own(number).and_then(|socket| ListeningSockets::add_kept(&mut kept, socket));
         if let Err(error) = added {
             remarks.push(format!(
                 "socket {number} of the descriptor store is not used: {error}"

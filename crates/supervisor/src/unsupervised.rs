@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 use super::ServeError;
 use super::listening::listen_on;
-use super::reload::Loaded;
+use super::reload::LoadedConfig;
 use super::server::introduce;
-use crate::link::Link;
-use crate::message::{Start, ToSupervisor, VERSION};
+use crate::link::ControlLink;
+use crate::message::{StartMessage, ToSupervisor, VERSION};
 use crate::process::{Program, run_on};
 use crate::restarts::Restarts;
 use veche_net::descriptors;
@@ -22,7 +22,7 @@ use veche_net::descriptors;
 /// # Errors
 /// The configuration is refused or asks for another user, an address can't be listened on, or the server can't start.
 pub fn run(file: &Path, program: impl Program) -> Result<(), ServeError> {
-    let Loaded { config, text } = Loaded::read(file)?;
+    let LoadedConfig { config, text } = LoadedConfig::read(file)?;
     if config.server.run_as.is_some() {
         let why = "without a supervisor the server can't change to the user of server.run_as";
         return Err(ServeError::Server(why.to_owned()));
@@ -31,7 +31,7 @@ pub fn run(file: &Path, program: impl Program) -> Result<(), ServeError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = usize::from(config.server.workers.resolve(cores));
     let listening = listen_on(&config.listeners, workers, None)?;
-    let start = Start {
+    let start = StartMessage {
         version: VERSION,
         config_path: file.to_owned(),
         text,
@@ -43,7 +43,7 @@ pub fn run(file: &Path, program: impl Program) -> Result<(), ServeError> {
         listeners: Vec::new(),
     };
     let (mut link, theirs) = introduce(&listening, start)?;
-    let ended = run_on(Link::adopt(theirs, Vec::new()), program);
+    let ended = run_on(ControlLink::adopt(theirs, Vec::new()), program);
     if ended == ExitCode::SUCCESS {
         return Ok(());
     }

@@ -15,16 +15,18 @@ use serde_json::json;
 use tracing::{error, info, warn};
 use veche_config as config;
 use veche_terminal::as_ms;
-use veche_tls::{Stamp, stamp};
+use veche_tls::{FileFingerprint, fingerprint};
 
-use super::handover::{self, HANDOVER_VERSION, Stayed};
-use super::listening::{self, Listening, listen_on};
-use super::order::{Kind, Next, Outlook, Situation};
-use super::reload::Loaded;
-use super::server::{READY_WAIT, SELF, Server};
-use super::stopping::DRAIN_GRACE;
+use super::handover::{self, ExecFailure, HANDOVER_VERSION};
+use super::listening::{self, ListeningSockets, listen_on};
+use super::reload::LoadedConfig;
+use super::replacement::{
+    ReplacementContext, ReplacementKind, SelfUpgradeContext, SelfUpgradeStep,
+};
+use super::server::{READY_WAIT, SELF, ServerChild};
+use super::shutdown::DRAIN_GRACE;
 use super::{NOT_STORED, ServeError, Supervisor};
-use crate::message::{Start, ToServer, ToSupervisor, VERSION};
+use crate::message::{StartMessage, ToServer, ToSupervisor, VERSION};
 use veche_clock::now;
 
 /// The target of this module's log lines.
@@ -34,15 +36,15 @@ const TARGET: &str = "veche::supervisor::upgrade";
 const TELL_WAIT: Duration = Duration::from_secs(1);
 
 /// One under way.
-pub(super) struct Upgrade {
-    kind: Kind,
+pub(super) struct UpgradeState {
+    kind: ReplacementKind,
     /// Sockets of the new addresses, at a restart.
-    listening: Option<Vec<Listening>>,
-    candidate: Server,
+    listening: Option<Vec<ListeningSockets>>,
+    candidate: ServerChild,
     /// The config that it was given.
     text: String,
     /// Its file when it was started.
-    file: Stamp,
+    file: FileFingerprint,
     /// The version of its program, once it is ready.
     program: String,
     /// What it was asked once it was ready.
@@ -54,10 +56,10 @@ pub(super) struct Upgrade {
 }
 
 /// The server process has been replaced; the supervisor is next.
-pub(super) struct Change {
-    kind: Kind,
+pub(super) struct PendingSelfUpgrade {
+    kind: ReplacementKind,
     text: String,
-    file: Stamp,
+    file: FileFingerprint,
     /// The new server process.
     pid: u32,
     /// At the latest.
@@ -65,18 +67,18 @@ pub(super) struct Change {
 }
 
 /// A server process that was replaced and drains.
-pub(super) struct Retiring {
-    pub(super) server: Server,
+pub(super) struct RetiringServer {
+    pub(super) server: ServerChild,
     pub(super) kill_at: Instant,
     killed: bool,
 }
 
-impl Upgrade {
-    pub(super) fn candidate(&self) -> &Server {
+impl UpgradeState {
+    pub(super) fn candidate(&self) -> &ServerChild {
         &self.candidate
     }
 
-    pub(super) fn candidate_mut(&mut self) -> &mut Server {
+    pub(super) fn candidate_mut(&mut self) -> &mut ServerChild {
         &mut self.candidate
     }
 
@@ -91,8 +93,8 @@ impl Upgrade {
     }
 }
 
-impl Retiring {
-    pub(super) fn new(server: Server, kill_at: Instant) -> Self {
+impl RetiringServer {
+    pub(super) fn new(server: ServerChild, kill_at: Instant) -> Self {
         Self {
             server,
             kill_at,
@@ -113,7 +115,7 @@ impl Retiring {
 /// Where the program was started from, as it was named, so that a link that leads elsewhere by now is followed: what is
 /// installed there is what it is upgraded to.
 pub(super) fn installed() -> io::Result<PathBuf> {
-    let own = stamp(Path::new(SELF));
+    let own = fingerprint(Path::new(SELF));
     let named = std::env::args_os().next().map(PathBuf::from);
     let places: Vec<PathBuf> = match named {
         Some(named) if named.components().count() > 1 => vec![std::path::absolute(named)?],
@@ -125,7 +127,8 @@ pub(super) fn installed() -> io::Result<PathBuf> {
         }
         None => Vec::new(),
     };
-    let is_own = |place: &PathBuf| place.is_absolute() && own.is_some() && stamp(place) == own;
+    let is_own =
+        |place: &PathBuf| place.is_absolute() && own.is_some() && fingerprint(place) == own;
     places
         .into_iter()
         .find(is_own)
@@ -134,7 +137,7 @@ pub(super) fn installed() -> io::Result<PathBuf> {
 
 impl Supervisor {
     /// `client` gets the outcome, as the log does.
-    pub(super) fn begin_upgrade(&mut self, kind: Kind, client: Option<u64>) {
+    pub(super) fn begin_upgrade(&mut self, kind: ReplacementKind, client: Option<u64>) {
         match self.start_candidate(kind, client) {
             Ok(upgrade) => {
                 info!(target: TARGET, pid = upgrade.candidate.pid(), binary = %self.binary.display(), "{}: started another server process", kind.name());
@@ -145,13 +148,17 @@ impl Supervisor {
     }
 
     /// Returns the kind of the replacement that is under way, if one is.
-    pub(super) fn under_way(&self) -> Option<Kind> {
+    pub(super) fn under_way(&self) -> Option<ReplacementKind> {
         let upgrade = self.upgrade.as_ref().map(|upgrade| upgrade.kind);
         upgrade.or_else(|| self.change.as_ref().map(|change| change.kind))
     }
 
-    fn start_candidate(&self, kind: Kind, client: Option<u64>) -> Result<Upgrade, String> {
-        let situation = Situation {
+    fn start_candidate(
+        &self,
+        kind: ReplacementKind,
+        client: Option<u64>,
+    ) -> Result<UpgradeState, String> {
+        let situation = ReplacementContext {
             is_stopping: self.stopping.is_some(),
             under_way: self.under_way(),
             is_reloading: !self.reloads.is_empty(),
@@ -163,7 +170,7 @@ impl Supervisor {
         }
         // Not parsed here: the new program may know what this one does not.
         let text = veche_terminal::read(&self.file).map_err(|report| report.to_string())?;
-        let start = Start {
+        let start = StartMessage {
             version: VERSION,
             config_path: self.file.clone(),
             text: text.clone(),
@@ -176,15 +183,15 @@ impl Supervisor {
             listeners: Vec::new(),
         };
         let listening = match kind {
-            Kind::Upgrade => None,
-            Kind::Restart => Some(self.sockets_for(&text)?),
+            ReplacementKind::Upgrade => None,
+            ReplacementKind::Restart => Some(self.sockets_for(&text)?),
         };
         let named = |error: io::Error| format!("{}: {error}", self.binary.display());
-        let file = stamp(&self.binary);
+        let file = fingerprint(&self.binary);
         let account = self.account.as_ref();
         let sockets = listening.as_ref().unwrap_or(&self.listening);
-        let candidate = Server::start(&self.binary, sockets, account, start).map_err(named)?;
-        Ok(Upgrade {
+        let candidate = ServerChild::start(&self.binary, sockets, account, start).map_err(named)?;
+        Ok(UpgradeState {
             kind,
             listening,
             candidate,
@@ -198,9 +205,9 @@ impl Supervisor {
     }
 
     /// Returns the sockets for this config: those that are open, and new ones for new addresses.
-    fn sockets_for(&self, text: &str) -> Result<Vec<Listening>, String> {
+    fn sockets_for(&self, text: &str) -> Result<Vec<ListeningSockets>, String> {
         let config = config::parse(&self.file, text).map_err(|report| report.to_string())?;
-        let kept = self.listening.iter().map(Listening::try_clone);
+        let kept = self.listening.iter().map(ListeningSockets::try_clone);
         let mut kept = kept
             .collect::<io::Result<Vec<_>>>()
             .map_err(|error| error.to_string())?;
@@ -211,18 +218,19 @@ impl Supervisor {
     }
 
     /// Replaces the listening sockets, and closes those of addresses that are gone.
-    fn replace_sockets(&mut self, listening: Vec<Listening>) {
-        let is_left = |old: &Listening| listening.iter().all(|new| new.address != old.address);
+    fn replace_sockets(&mut self, listening: Vec<ListeningSockets>) {
+        let is_left =
+            |old: &ListeningSockets| listening.iter().all(|new| new.address != old.address);
         let before = self.listening.extract_if(.., |old| is_left(old));
         // The process that drains has them too, and accepts nothing: clients would wait in vain.
-        before.for_each(Listening::close);
+        before.for_each(ListeningSockets::close);
         self.listening = listening;
         if let Err(error) = self.notifier.store(&self.listening) {
             warn!(target: TARGET, "{NOT_STORED}: {error}");
         }
     }
 
-    fn refuse_upgrade(&mut self, kind: Kind, client: Option<u64>, why: &str) {
+    fn refuse_upgrade(&mut self, kind: ReplacementKind, client: Option<u64>, why: &str) {
         error!(target: TARGET, "{} refused: {why}", kind.name());
         warn!(target: TARGET, "the server process that runs goes on");
         if let Some(client) = client {
@@ -241,7 +249,7 @@ impl Supervisor {
             // They were held back to the end.
             upgrade.candidate.have_services_ended = true;
             // Nobody waits for it; it is reaped with those that drain.
-            self.retiring.push(Retiring {
+            self.retiring.push(RetiringServer {
                 server: upgrade.candidate,
                 kill_at: now(),
                 killed: true,
@@ -251,15 +259,15 @@ impl Supervisor {
     }
 
     /// What the new server process says, and those that drain.
-    pub(super) fn hear_others(&mut self) {
+    pub(super) fn read_other_servers(&mut self) {
         for retiring in &mut self.retiring {
             // Figures that nothing waits for any more; that its services have ended is noted there.
-            retiring.server.hear();
+            retiring.server.receive();
         }
         let messages = self
             .upgrade
             .as_mut()
-            .map(|upgrade| upgrade.candidate.hear())
+            .map(|upgrade| upgrade.candidate.receive())
             .unwrap_or_default();
         for message in messages {
             match message {
@@ -277,7 +285,7 @@ impl Supervisor {
                         .as_ref()
                         .is_some_and(|u| u.question == Some(id))
                     {
-                        self.rehearse_change();
+                        self.rehearse_self_upgrade();
                     }
                 }
                 ToSupervisor::Reloaded { .. }
@@ -304,13 +312,13 @@ impl Supervisor {
         upgrade.candidate.ready_at = Some(now());
         upgrade.program = program;
         upgrade.question = Some(id);
-        if let Err(error) = upgrade.candidate.say(&ToServer::Status { id }) {
+        if let Err(error) = upgrade.candidate.send(&ToServer::Status { id }) {
             self.fail_upgrade(&format!("the new server process can't be asked: {error}"));
         }
     }
 
     /// The new server process is good: whether the new program is also good as a supervisor.
-    fn rehearse_change(&mut self) {
+    fn rehearse_self_upgrade(&mut self) {
         let Some(upgrade) = &mut self.upgrade else {
             return;
         };
@@ -357,16 +365,16 @@ impl Supervisor {
         self.change_error = None;
         let limits = &self.current.config.limits;
         let drain_time = match kind {
-            Kind::Upgrade => limits.upgrade_drain_time,
-            Kind::Restart => limits.drain_time,
+            ReplacementKind::Upgrade => limits.upgrade_drain_time,
+            ReplacementKind::Restart => limits.drain_time,
         };
         let old_pid = self.server.replace(upgrade.candidate).map(|mut old| {
-            if let Err(error) = old.say(&ToServer::drain_replaced(drain_time)) {
+            if let Err(error) = old.send(&ToServer::drain_replaced(drain_time)) {
                 warn!(target: TARGET, %error, "the old server process can't be told to drain");
             }
             let pid = old.pid();
             self.retiring
-                .push(Retiring::new(old, now() + drain_time + DRAIN_GRACE));
+                .push(RetiringServer::new(old, now() + drain_time + DRAIN_GRACE));
             pid
         });
         if let Some(listening) = upgrade.listening {
@@ -384,7 +392,7 @@ impl Supervisor {
             });
             self.clients.answer(client, Ok(answer));
         }
-        self.change = Some(Change {
+        self.change = Some(PendingSelfUpgrade {
             kind,
             text: upgrade.text,
             file: upgrade.file,
@@ -394,43 +402,43 @@ impl Supervisor {
     }
 
     /// The supervisor follows, when everybody has the answer that waits for them.
-    pub(super) fn change_when_due(&mut self) {
+    pub(super) fn self_upgrade_when_due(&mut self) {
         let Some(change) = &self.change else {
             return;
         };
-        let is_said = |server: &Server| server.any_link().is_flushed();
+        let is_said = |server: &ServerChild| server.link_mut().is_flushed();
         let server = self.server.as_ref();
         let retiring = self.retiring.iter().map(|retiring| &retiring.server);
-        let outlook = Outlook {
+        let outlook = SelfUpgradeContext {
             is_said: server.is_some_and(is_said) && retiring.into_iter().all(is_said),
-            are_clients_told: self.clients.are_told(),
+            are_clients_told: self.clients.reply_all_done(),
             is_late: now() >= change.at,
             is_stopping: self.stopping.is_some(),
             is_served: server.is_some_and(|server| server.pid() == change.pid),
-            is_same_file: change.file.is_some() && stamp(&self.binary) == change.file,
+            is_same_file: change.file.is_some() && fingerprint(&self.binary) == change.file,
         };
         let next = outlook.next(change.kind);
-        if next == Next::Wait {
+        if next == SelfUpgradeStep::Wait {
             return;
         }
         let Some(change) = self.change.take() else {
             return;
         };
         match next {
-            Next::Wait | Next::Drop => return,
-            Next::Stay(why) => return self.give_change_up(change, &why),
-            Next::Follow => {}
+            SelfUpgradeStep::Wait | SelfUpgradeStep::Drop => return,
+            SelfUpgradeStep::Stay(why) => return self.abandon_self_upgrade(change, &why),
+            SelfUpgradeStep::Follow => {}
         }
         info!(target: TARGET, binary = %self.binary.display(), "{}: the supervisor follows", change.kind.name());
-        let error = match self.become_program(&change.text) {
-            Stayed::Signalled(signals) => {
+        let error = match self.exec_program(&change.text) {
+            ExecFailure::Signalled(signals) => {
                 self.change = Some(change);
                 for signal in signals {
                     self.obey_signal(signal);
                 }
                 return;
             }
-            Stayed::Failed(error) => error,
+            ExecFailure::Failed(error) => error,
         };
         error!(target: TARGET, %error, "the supervisor stays what it is; the new server process serves all the same");
         self.change_error = Some(error.to_string());
@@ -439,7 +447,7 @@ impl Supervisor {
 
     /// Puts the config of the new server process in force here, for the next one too.
     fn take_config(&mut self, text: String) {
-        match Loaded::of(&self.file, text) {
+        match LoadedConfig::of(&self.file, text) {
             Ok(loaded) => {
                 self.started = loaded.clone();
                 self.current = loaded;
@@ -450,11 +458,11 @@ impl Supervisor {
         }
     }
 
-    fn give_change_up(&mut self, change: Change, why: &str) {
+    fn abandon_self_upgrade(&mut self, change: PendingSelfUpgrade, why: &str) {
         error!(target: TARGET, "the supervisor stays what it is: {why}");
         self.change_error = Some(why.to_owned());
         // The sockets are those of the new config.
-        if change.kind == Kind::Restart {
+        if change.kind == ReplacementKind::Restart {
             self.take_config(change.text);
         }
     }
@@ -481,7 +489,7 @@ impl Supervisor {
             return Ok(());
         };
         // Of its last words only why it has failed counts.
-        for message in upgrade.candidate.hear() {
+        for message in upgrade.candidate.receive() {
             if let ToSupervisor::Failed { error } = message {
                 upgrade.candidate.failure = Some(error);
             }
@@ -508,7 +516,7 @@ impl Supervisor {
         let Some(server) = self.server.as_mut().filter(|it| it.holds_services) else {
             return;
         };
-        if let Err(error) = server.say(&ToServer::StartServices) {
+        if let Err(error) = server.send(&ToServer::StartServices) {
             warn!(target: TARGET, %error, "the server process can't be told to begin its services");
             return;
         }

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::pulse::Stuck;
+use crate::pulse::StuckWorker;
 
 /// Questions within `limits.watchdog_timeout`.
 const QUESTIONS: u32 = 4;
@@ -26,7 +26,7 @@ pub(super) struct Watchdog {
 
 /// What the watch has to do.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum WatchdogAction {
     Nothing,
     Ask,
     /// As many questions as there are within the timeout have no answer.
@@ -55,12 +55,12 @@ impl Watchdog {
     /// Takes an answer. Returns why the process hangs, if its workers show that it does.
     pub(super) fn answered(
         &mut self,
-        stuck: Option<Stuck>,
+        stuck: Option<StuckWorker>,
         timeout: Option<Duration>,
     ) -> Option<String> {
         self.unanswered = 0;
         let (stuck, timeout) = stuck.zip(timeout)?;
-        let Stuck {
+        let StuckWorker {
             worker,
             step,
             looks,
@@ -79,16 +79,16 @@ impl Watchdog {
     }
 
     /// Returns what is due by now.
-    pub(super) fn tick(&mut self, now: Instant, timeout: Duration) -> Due {
+    pub(super) fn tick(&mut self, now: Instant, timeout: Duration) -> WatchdogAction {
         if self.next.is_none_or(|next| now < next) {
-            return Due::Nothing;
+            return WatchdogAction::Nothing;
         }
         self.next = Some(now + timeout / QUESTIONS);
         if self.unanswered >= QUESTIONS {
-            return Due::Hung;
+            return WatchdogAction::Hung;
         }
         self.unanswered += 1;
-        Due::Ask
+        WatchdogAction::Ask
     }
 
     /// The process hangs and is being killed: it is not asked any more.
@@ -105,7 +105,7 @@ mod tests {
     use veche_clock::now;
 
     use super::*;
-    use crate::pulse::Step;
+    use crate::pulse::TurnStep;
 
     #[test]
     fn a_process_hangs_after_as_many_questions_without_an_answer() {
@@ -113,27 +113,30 @@ mod tests {
         let start = now();
         let mut watchdog = Watchdog::begin(start);
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(watchdog.tick(at(0), timeout), Due::Ask);
-        assert_eq!(watchdog.tick(at(4), timeout), Due::Nothing);
-        assert_eq!(watchdog.tick(at(5), timeout), Due::Ask);
+        assert_eq!(watchdog.tick(at(0), timeout), WatchdogAction::Ask);
+        assert_eq!(watchdog.tick(at(4), timeout), WatchdogAction::Nothing);
+        assert_eq!(watchdog.tick(at(5), timeout), WatchdogAction::Ask);
         assert_eq!(watchdog.answered(None, Some(timeout)), None);
         // However long it was: nobody has asked meanwhile.
         for seconds in [1000, 1005, 1010, 1015] {
-            assert_eq!(watchdog.tick(at(seconds), timeout), Due::Ask);
+            assert_eq!(watchdog.tick(at(seconds), timeout), WatchdogAction::Ask);
         }
-        assert_eq!(watchdog.tick(at(1020), timeout), Due::Hung);
+        assert_eq!(watchdog.tick(at(1020), timeout), WatchdogAction::Hung);
         watchdog.hang();
-        assert_eq!(watchdog.tick(at(1025), timeout), Due::Nothing);
-        assert_eq!(Watchdog::default().tick(at(0), timeout), Due::Nothing);
+        assert_eq!(watchdog.tick(at(1025), timeout), WatchdogAction::Nothing);
+        assert_eq!(
+            Watchdog::default().tick(at(0), timeout),
+            WatchdogAction::Nothing
+        );
     }
 
     #[test]
     fn a_process_hangs_when_a_worker_is_in_one_turn_at_all_looks() {
         let timeout = Some(Duration::from_secs(20));
         let stuck = |looks| {
-            Some(Stuck {
+            Some(StuckWorker {
                 worker: 3,
-                step: Step::Events,
+                step: TurnStep::Events,
                 looks,
             })
         };

@@ -6,9 +6,9 @@ use tracing::{error, warn};
 use veche_clock::now;
 
 use super::Supervisor;
-use super::watchdog::{Due, Watchdog};
+use super::watchdog::{Watchdog, WatchdogAction};
 use crate::message::ToServer;
-use crate::pulse::Stuck;
+use crate::pulse::StuckWorker;
 
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::watchdog";
@@ -28,18 +28,20 @@ impl Supervisor {
             return;
         }
         match self.watchdog.tick(now, timeout) {
-            Due::Nothing => {}
-            Due::Ask => {
-                if let Err(error) = server.say(&ToServer::Pulse) {
+            WatchdogAction::Nothing => {}
+            WatchdogAction::Ask => {
+                if let Err(error) = server.send(&ToServer::Pulse) {
                     warn!(target: TARGET, %error, "the server process can't be asked for its pulse");
                 }
             }
-            Due::Hung => self.replace_hung(&format!("it has not answered for {timeout:?}")),
+            WatchdogAction::Hung => {
+                self.replace_hung(&format!("it has not answered for {timeout:?}"))
+            }
         }
     }
 
     /// The server process has answered.
-    pub(super) fn take_pulse(&mut self, stuck: Option<Stuck>) {
+    pub(super) fn take_pulse(&mut self, stuck: Option<StuckWorker>) {
         let timeout = self.current.config.limits.watchdog_timeout;
         let why = self.watchdog.answered(stuck, timeout);
         if let Some(why) = why.filter(|_| self.stopping.is_none()) {

@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use veche_calls::masked;
 
-use crate::problems::{Problem, Problems, Report};
+use crate::problems::{Problem, ProblemReport, Problems};
 
 /// The longest file that is read: a mistake in `-c` should not fill the memory, and two of them fit a line of the
 /// server process's control socket.
@@ -17,7 +17,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 ///
 /// # Errors
 /// The file can't be read, as a report of one problem.
-pub fn read(path: &Path) -> Result<String, Report> {
+pub fn read(path: &Path) -> Result<String, ProblemReport> {
     read_text(path).map_err(|error| {
         let problem = Problem {
             file: path.to_owned(),
@@ -25,7 +25,7 @@ pub fn read(path: &Path) -> Result<String, Report> {
             message: unreadable(&error),
             excerpt: None,
         };
-        Report {
+        ProblemReport {
             problems: vec![problem],
             unreadable: true,
         }

@@ -6,21 +6,21 @@ use std::io::{self, Write};
 pub use veche_types::codes::Exit;
 
 use crate::colours::Colours;
-use crate::problems::Report;
+use crate::problems::ProblemReport;
 
 /// The codes as `--help` shows them.
 #[must_use]
 pub fn table() -> String {
     let mut table = String::from("Exit codes:");
     for exit in Exit::ALL {
-        table += &format!("\n  {}  {}", exit.code(), exit.words());
+        table += &format!("\n  {}  {}", exit.code(), exit.text());
     }
     table
 }
 
 /// Why a command could not do what it was asked.
 #[derive(Debug)]
-pub struct Failure {
+pub struct CommandFailure {
     /// The code that the shell gets
     pub exit: Exit,
     message: String,
@@ -28,7 +28,7 @@ pub struct Failure {
     is_list: bool,
 }
 
-impl Failure {
+impl CommandFailure {
     /// `message` is what to do something about, without "veche: " in front.
     #[must_use]
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
@@ -47,7 +47,7 @@ impl Failure {
 
     /// Problems of a file, each on a line of its own.
     #[must_use]
-    pub fn problems(exit: Exit, report: &Report) -> Self {
+    pub fn problems(exit: Exit, report: &ProblemReport) -> Self {
         Self {
             is_list: true,
             ..Self::new(exit, report.explained(Colours::of(&io::stderr())))
@@ -71,8 +71,8 @@ impl Failure {
     }
 }
 
-impl From<Report> for Failure {
-    fn from(report: Report) -> Self {
+impl From<ProblemReport> for CommandFailure {
+    fn from(report: ProblemReport) -> Self {
         Self::problems(Exit::Config, &report)
     }
 }
@@ -81,7 +81,7 @@ impl From<Report> for Failure {
 ///
 /// # Errors
 /// Standard output can't be written.
-pub fn print(text: fmt::Arguments<'_>) -> Result<(), Failure> {
+pub fn print(text: fmt::Arguments<'_>) -> Result<(), CommandFailure> {
     let mut out = io::stdout().lock();
     written(out.write_fmt(text).and_then(|()| out.flush()))
 }
@@ -90,9 +90,9 @@ pub fn print(text: fmt::Arguments<'_>) -> Result<(), Failure> {
 ///
 /// # Errors
 /// Any other error of `outcome`.
-pub fn written(outcome: io::Result<()>) -> Result<(), Failure> {
+pub fn written(outcome: io::Result<()>) -> Result<(), CommandFailure> {
     match outcome {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CommandFailure::new(
             Exit::Failed,
             format!("standard output: {error}"),
         )),
@@ -104,6 +104,6 @@ pub fn written(outcome: io::Result<()>) -> Result<(), Failure> {
 ///
 /// # Errors
 /// As [`print`].
-pub fn print_line(text: fmt::Arguments<'_>) -> Result<(), Failure> {
+pub fn print_line(text: fmt::Arguments<'_>) -> Result<(), CommandFailure> {
     print(format_args!("{text}\n"))
 }

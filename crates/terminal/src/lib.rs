@@ -16,6 +16,8 @@ pub use colours::{Colour, Colours};
 pub use document::{
     describe, document, masked_text, masked_urls, plain, read, read_text, unreadable,
 };
-pub use exit::{Exit, Failure};
-pub use problems::{Excerpt, Place, Problem, Problems, Report, did_you_mean, nearest_hint, shown};
+pub use exit::{CommandFailure, Exit};
+pub use problems::{
+    Excerpt, Problem, ProblemReport, Problems, SourceLocation, did_you_mean, nearest_hint, shown,
+};
 pub use units::{as_ms, duration, format_duration, format_size, parse_duration, parse_size};

@@ -13,7 +13,7 @@ use crate::colours::{Colour, Colours};
 
 /// A place in the file; lines and columns (in characters) start at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct SourceLocation {
     /// From 1
     pub line: u32,
     /// In characters, from 1
@@ -26,7 +26,7 @@ pub struct Problem {
     /// The file that it is in
     pub file: PathBuf,
     /// `None`: it is about the file as a whole.
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
     /// What was expected and what was found, on one line.
     pub message: String,
     /// The line that it is about, of errors of a configuration.
@@ -101,7 +101,7 @@ impl Problem {
     fn location(&self) -> String {
         let file = shown(&self.file);
         match self.place {
-            Some(Place { line, column }) => format!("{file}:{line}:{column}"),
+            Some(SourceLocation { line, column }) => format!("{file}:{line}:{column}"),
             None => file.to_string(),
         }
     }
@@ -122,14 +122,14 @@ pub struct Excerpt {
 
 /// Why a configuration was not accepted: every problem of it, in the file's order. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct ProblemReport {
     /// In the order of the file
     pub problems: Vec<Problem>,
     /// Whether the file could not even be read, so that what it says is unknown.
     pub unreadable: bool,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ProblemReport {
     /// A line for each problem, without a newline after the last.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.problems.iter().enumerate() {
@@ -140,9 +140,9 @@ impl fmt::Display for Report {
     }
 }
 
-impl std::error::Error for Report {}
+impl std::error::Error for ProblemReport {}
 
-impl Report {
+impl ProblemReport {
     /// Every problem with its excerpt, without a newline after the last.
     #[must_use]
     pub fn explained(&self, colours: Colours) -> String {
@@ -199,7 +199,7 @@ impl<'t> Problems<'t> {
     }
 
     /// The place of byte `offset`; offsets behind the end count as the end.
-    pub fn place(&self, offset: usize) -> Place {
+    pub fn place(&self, offset: usize) -> SourceLocation {
         let mut offset = offset.min(self.text.len());
         while !self.text.is_char_boundary(offset) {
             offset -= 1;
@@ -207,7 +207,7 @@ impl<'t> Problems<'t> {
         let before = &self.text[..offset];
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        Place {
+        SourceLocation {
             line: number(before.matches('\n').count() + 1),
             column: number(before[line_start..].chars().count() + 1),
         }

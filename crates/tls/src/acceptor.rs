@@ -15,14 +15,14 @@ use rustls::server::{
 use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
-use crate::certificate::{Certificate, Fit, chain_of, read_file, read_slow};
-use crate::greeting::Greeting;
-use crate::resumption::Judged;
-use crate::{Error, Proofs, Tls};
+use crate::certificate::{Certificate, NameMatch, chain_of, read_file, read_slow};
+use crate::client_hello::PendingHello;
+use crate::resumption::VerifiedTickets;
+use crate::{AlpnChallenges, Error, TlsStream};
 
 /// What clients have to show.
 #[derive(Clone, Debug)]
-pub struct Clients {
+pub struct ClientAuth {
     /// Who vouches for them.
     pub roots: Roots,
     /// Whether those without a certificate are sent away.
@@ -103,9 +103,9 @@ impl fmt::Debug for Tickets {
 /// See the module's text. Its copies cost nothing.
 #[derive(Clone, Debug)]
 pub struct Acceptor {
-    usual: Arc<ServerConfig>,
+    default_config: Arc<ServerConfig>,
     /// Of clients that look for a proof.
-    proofs: Option<Arc<ServerConfig>>,
+    challenge_config: Option<Arc<ServerConfig>>,
 }
 
 impl Acceptor {
@@ -117,20 +117,20 @@ impl Acceptor {
     /// What vouches for clients makes no sense.
     pub fn new(
         certificates: Vec<Certificate>,
-        clients: Option<&Clients>,
+        clients: Option<&ClientAuth>,
         protocols: &[&str],
         tickets: &Tickets,
     ) -> Result<Self, Error> {
         let provider = Arc::new(ring::default_provider());
         let verifier = verifier_of(clients, &provider)?;
-        let judged = Judged {
+        let judged = VerifiedTickets {
             tickets: Arc::clone(&tickets.0),
             verifier: clients.map(|_| Arc::clone(&verifier)),
         };
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_client_cert_verifier(verifier)
-            .with_cert_resolver(Arc::new(Keyring(certificates)));
+            .with_cert_resolver(Arc::new(CertificateResolver(certificates)));
         config.alpn_protocols = protocols
             .iter()
             .map(|name| name.as_bytes().into())
@@ -141,8 +141,8 @@ impl Acceptor {
         // Tickets need no memory here; the other way would be a locked table for all workers.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Self {
-            usual: Arc::new(config),
-            proofs: None,
+            default_config: Arc::new(config),
+            challenge_config: None,
         })
     }
 
@@ -150,9 +150,9 @@ impl Acceptor {
     ///
     /// # Errors
     /// None in practice: the settings are our own.
-    pub fn with_proofs(self, proofs: &Proofs) -> Result<Self, Error> {
+    pub fn with_challenges(self, proofs: &AlpnChallenges) -> Result<Self, Error> {
         Ok(Self {
-            proofs: Some(proofs.config()?),
+            challenge_config: Some(proofs.config()?),
             ..self
         })
     }
@@ -161,17 +161,20 @@ impl Acceptor {
     ///
     /// # Errors
     /// None in practice: the settings were judged before.
-    pub fn accept(&self) -> Result<Tls, Error> {
-        if let Some(proofs) = &self.proofs {
-            return Ok(Tls::greeting(Greeting::new(&self.usual, proofs)));
+    pub fn accept(&self) -> Result<TlsStream, Error> {
+        if let Some(proofs) = &self.challenge_config {
+            return Ok(TlsStream::awaiting_hello(PendingHello::new(
+                &self.default_config,
+                proofs,
+            )));
         }
-        let connection = ServerConnection::new(Arc::clone(&self.usual))?;
-        Ok(Tls::new(connection.into()))
+        let connection = ServerConnection::new(Arc::clone(&self.default_config))?;
+        Ok(TlsStream::new(connection.into()))
     }
 }
 
 fn verifier_of(
-    clients: Option<&Clients>,
+    clients: Option<&ClientAuth>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, Error> {
     let Some(clients) = clients else {
@@ -189,14 +192,14 @@ fn verifier_of(
 
 /// The certificates of a listener.
 #[derive(Debug)]
-struct Keyring(Vec<Certificate>);
+struct CertificateResolver(Vec<Certificate>);
 
-impl ResolvesServerCert for Keyring {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name().map(str::to_ascii_lowercase);
         let fit = |certificate: &Certificate| match &name {
-            Some(name) => certificate.fit(name),
-            None => Fit::None,
+            Some(name) => certificate.match_name(name),
+            None => NameMatch::None,
         };
         let can_sign = |certificate: &&Certificate| {
             let schemes = hello.signature_schemes();

@@ -14,7 +14,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 
 use crate::Error;
-use crate::subject::Subject;
+use crate::subject::CertificateSubject;
 
 /// The longest file that is read, in bytes: a mistake in a path should not fill the memory.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -59,7 +59,7 @@ impl Certificate {
             names,
             valid_from_s,
             valid_until_s,
-            is_key_exposed: is_for_everybody(key),
+            is_key_exposed: is_world_readable(key),
         })
     }
 
@@ -94,25 +94,25 @@ impl Certificate {
     }
 
     /// How well it fits the name that a client asks for, which is in small letters: exactly, by a wildcard, not at all.
-    pub(crate) fn fit(&self, name: &str) -> Fit {
+    pub(crate) fn match_name(&self, name: &str) -> NameMatch {
         let below = name.split_once('.').map(|(_, parent)| parent);
-        let mut fit = Fit::None;
+        let mut fit = NameMatch::None;
         for own in &self.names {
             if own == name {
-                return Fit::Exact;
+                return NameMatch::Exact;
             }
             // A wildcard stands for one label (RFC 9525 section 6.3).
             if below.is_some() && own.strip_prefix("*.") == below {
-                fit = Fit::Wildcard;
+                fit = NameMatch::Wildcard;
             }
         }
         fit
     }
 }
 
-/// See [`Certificate::fit`]; the greatest is the best.
+/// See [`Certificate::match_name`]; the greatest is the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Fit {
+pub(crate) enum NameMatch {
     None,
     Wildcard,
     Exact,
@@ -188,7 +188,7 @@ fn has(text: &[u8], words: &[u8]) -> bool {
 fn facts_of(der: &CertificateDer<'_>) -> Result<(Vec<String>, i64, i64), String> {
     let (_, parsed) = X509Certificate::from_der(der)
         .map_err(|error| format!("the first certificate makes no sense: {error}"))?;
-    let subject = Subject::of(&parsed);
+    let subject = CertificateSubject::of(&parsed);
     let mut names: Vec<String> = subject
         .names
         .iter()
@@ -233,7 +233,7 @@ fn not_its_key(file: &Path, certified: &CertifiedKey) -> String {
 }
 
 /// Whether others than its owner and group may read a file.
-fn is_for_everybody(file: &Path) -> bool {
+fn is_world_readable(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
 }

@@ -6,7 +6,7 @@ use crate::Error;
 
 /// What was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum TlsFailure {
     /// The two have no version, cipher or protocol in common.
     Incompatible,
     /// The peer's certificate is missing, or is not believed.
@@ -22,24 +22,24 @@ pub enum Failure {
 impl Error {
     /// What kind of failure it is.
     #[must_use]
-    pub fn failure(&self) -> Failure {
+    pub fn failure(&self) -> TlsFailure {
         let Self::Tls(error) = self else {
-            return Failure::Malformed;
+            return TlsFailure::Malformed;
         };
         match error {
             TlsError::PeerIncompatible(_) | TlsError::NoApplicationProtocol => {
-                Failure::Incompatible
+                TlsFailure::Incompatible
             }
             TlsError::NoCertificatesPresented
             | TlsError::InvalidCertificate(_)
             | TlsError::InvalidCertRevocationList(_)
-            | TlsError::UnsupportedNameType => Failure::Certificate,
-            TlsError::AlertReceived(_) => Failure::Refused,
+            | TlsError::UnsupportedNameType => TlsFailure::Certificate,
+            TlsError::AlertReceived(_) => TlsFailure::Refused,
             // What rustls says where the resolver has none; it has no name for it.
             TlsError::General(why) if why.starts_with("no server certificate") => {
-                Failure::NoCertificate
+                TlsFailure::NoCertificate
             }
-            _ => Failure::Malformed,
+            _ => TlsFailure::Malformed,
         }
     }
 }

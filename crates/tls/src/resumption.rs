@@ -1,7 +1,7 @@
 //! Session tickets of clients that have shown certificates: a ticket resumes a session only as long as the certificate
 //! in it would be accepted in a full handshake.
 //!
-//! rustls restores the client's certificates from the ticket without judging them again. [`Judged`] looks into each
+//! rustls restores the client's certificates from the ticket without judging them again. [`VerifiedTickets`] looks into each
 //! ticket that was opened and drops those whose certificate has expired or is no longer vouched for; the handshake goes
 //! on in full then, so that a client with a renewed certificate is not turned away.
 
@@ -13,13 +13,13 @@ use rustls::server::danger::ClientCertVerifier;
 
 /// Opens tickets and judges the certificates in them.
 #[derive(Debug)]
-pub(crate) struct Judged {
+pub(crate) struct VerifiedTickets {
     pub(crate) tickets: Arc<dyn ProducesTickets>,
     /// `None`: no client shows a certificate here.
     pub(crate) verifier: Option<Arc<dyn ClientCertVerifier>>,
 }
 
-impl ProducesTickets for Judged {
+impl ProducesTickets for VerifiedTickets {
     fn enabled(&self) -> bool {
         self.tickets.enabled()
     }
@@ -41,7 +41,7 @@ impl ProducesTickets for Judged {
     }
 }
 
-impl Judged {
+impl VerifiedTickets {
     fn accepts(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> bool {
         match (chain.split_first(), &self.verifier) {
             // Whether a session without a certificate may go on is the verifier's mandate alone.

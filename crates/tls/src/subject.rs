@@ -8,7 +8,7 @@ use x509_parser::prelude::FromDer as _;
 
 /// The names in a certificate, in its own order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Subject {
+pub struct CertificateSubject {
     /// The subject's first common name.
     pub common_name: Option<String>,
     /// Names of the domain name system, of the alternative names, as the others below.
@@ -21,7 +21,7 @@ pub struct Subject {
     pub addresses: Vec<IpAddr>,
 }
 
-impl Subject {
+impl CertificateSubject {
     /// Of a certificate as it came over the wire; `None` if it makes no sense.
     pub(crate) fn read(der: &[u8]) -> Option<Self> {
         let (_, parsed) = X509Certificate::from_der(der).ok()?;

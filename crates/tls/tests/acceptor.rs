@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{CertificateParams, KeyPair};
 use veche_tls::{
-    Acceptor, Believe, Certificate, Clients, Error, Failure, Roots, Tickets, Tls, Trust,
+    Acceptor, Certificate, ClientAuth, ClientTrust, Error, Roots, Tickets, TlsFailure, TlsStream,
+    TrustSource,
 };
 
 /// A folder that ends with the test.
@@ -42,13 +43,13 @@ impl Drop for Folder {
     }
 }
 
-fn acceptor(own: Certificate, clients: Option<&Clients>) -> Acceptor {
+fn acceptor(own: Certificate, clients: Option<&ClientAuth>) -> Acceptor {
     let tickets = Tickets::new().expect("random numbers");
     Acceptor::new(vec![own], clients, &["http/1.1"], &tickets).expect("good settings")
 }
 
 /// Carries bytes both ways until both are silent.
-fn talk(client: &mut Tls, server: &mut Tls) -> Result<(), Error> {
+fn talk(client: &mut TlsStream, server: &mut TlsStream) -> Result<(), Error> {
     loop {
         let (mut there, mut back, mut plain) = (Vec::new(), Vec::new(), Vec::new());
         client.send(&[], &mut there);
@@ -65,17 +66,17 @@ fn talk(client: &mut Tls, server: &mut Tls) -> Result<(), Error> {
 fn the_second_handshake_of_a_client_is_short() {
     let folder = Folder::new("short");
     let acceptor = acceptor(folder.own(), None);
-    let trust = Trust::new(&Believe::File(folder.0.join("own.pem"))).expect("readable");
+    let trust = ClientTrust::new(&TrustSource::File(folder.0.join("own.pem"))).expect("readable");
     for time in 0..3 {
         let mut server = acceptor.accept().expect("a server");
         let mut client = trust.connect("localhost").expect("a name");
-        assert_eq!(server.agreed(), None);
+        assert_eq!(server.negotiated(), None);
         assert!(!server.has_begun());
         talk(&mut client, &mut server).expect("good TLS");
-        let agreed = server.agreed().expect("it is over");
+        let agreed = server.negotiated().expect("it is over");
         assert!(agreed.is_1_3 && server.has_begun());
         assert_eq!(agreed.is_resumed, time > 0);
-        assert_eq!(server.peer(), None);
+        assert_eq!(server.peer_subject(), None);
     }
 }
 
@@ -99,27 +100,27 @@ fn a_hello_is_short() {
 }
 
 #[test]
-fn a_failure_is_told_once() {
+fn a_failure_is_reported_once() {
     let folder = Folder::new("once");
     let mut server = acceptor(folder.own(), None).accept().expect("a server");
-    let trust = Trust::new(&Believe::Anybody).expect("nothing is read");
+    let trust = ClientTrust::new(&TrustSource::Insecure).expect("nothing is read");
     let mut client = trust.connect("localhost").expect("a client");
     talk(&mut client, &mut server).expect("a handshake");
     let garbage = b"\x17\x03\x03\x00\x14twenty bytes of what?";
     let mut plain = Vec::new();
     assert!(server.receive(garbage, &mut plain).is_err());
-    assert!(server.has_words());
+    assert!(server.has_output());
     server.send(&[], &mut Vec::new());
     assert!(server.receive(garbage, &mut plain).is_ok());
-    assert!(!server.has_words() && plain.is_empty());
+    assert!(!server.has_output() && plain.is_empty());
 }
 
 #[test]
-fn what_is_no_tls_is_malformed() {
+fn non_tls_bytes_are_malformed() {
     let folder = Folder::new("malformed");
     let mut server = acceptor(folder.own(), None).accept().expect("a server");
     let error = server.receive(b"GET / HTTP/1.1\r\n\r\n", &mut Vec::new());
-    assert_eq!(error.expect_err("no TLS").failure(), Failure::Malformed);
+    assert_eq!(error.expect_err("no TLS").failure(), TlsFailure::Malformed);
     let mut alerts = Vec::new();
     for bytes in [
         &b"\x16\x03\x01\x00\x05garbage of another kind"[..],
@@ -131,30 +132,30 @@ fn what_is_no_tls_is_malformed() {
         let mut server = acceptor(folder.own(), None).accept().expect("a server");
         let result = server.receive(bytes, &mut Vec::new());
         assert!(result.is_err(), "{bytes:?}");
-        alerts.push(server.has_words());
+        alerts.push(server.has_output());
     }
     // What is between the pieces of a message, and who gave up first, is told nothing.
     assert_eq!(alerts, [false, true, true, true, false]);
 }
 
 #[test]
-fn a_client_without_certificate_is_told_apart() {
+fn a_client_without_certificate_is_distinguished() {
     let folder = Folder::new("without");
     let own = folder.own();
-    let clients = Clients {
+    let clients = ClientAuth {
         roots: Roots::read(&folder.0.join("own.pem")).expect("readable"),
         is_required: true,
     };
     let mut server = acceptor(own, Some(&clients)).accept().expect("a server");
-    let trust = Trust::new(&Believe::File(folder.0.join("own.pem"))).expect("readable");
+    let trust = ClientTrust::new(&TrustSource::File(folder.0.join("own.pem"))).expect("readable");
     let mut client = trust.connect("localhost").expect("a name");
     let error = talk(&mut client, &mut server).expect_err("nothing was shown");
-    assert_eq!(error.failure(), Failure::Certificate);
-    assert!(server.has_words(), "the alert");
+    assert_eq!(error.failure(), TlsFailure::Certificate);
+    assert!(server.has_output(), "the alert");
 }
 
 #[test]
-fn a_certificate_says_for_what_it_is_and_how_long() {
+fn a_certificate_has_names_and_validity() {
     let folder = Folder::new("says");
     let names = vec![
         "A.example".to_owned(),
@@ -175,13 +176,13 @@ fn a_certificate_says_for_what_it_is_and_how_long() {
 }
 
 /// What a client that offers these protocols comes to.
-fn shown(acceptor: &Acceptor, name: &str, offered: &[&str]) -> Result<(Tls, Vec<u8>), Error> {
+fn shown(acceptor: &Acceptor, name: &str, offered: &[&str]) -> Result<(TlsStream, Vec<u8>), Error> {
     use std::sync::Arc;
 
     use rustls::ClientConnection;
     use rustls::pki_types::ServerName;
 
-    let trust = Trust::new(&Believe::Anybody).expect("nothing is read");
+    let trust = ClientTrust::new(&TrustSource::Insecure).expect("nothing is read");
     let mut config = (*trust.config()).clone();
     config.alpn_protocols = offered
         .iter()
@@ -223,31 +224,31 @@ fn shown(acceptor: &Acceptor, name: &str, offered: &[&str]) -> Result<(Tls, Vec<
 }
 
 #[test]
-fn proofs_are_for_those_who_look_for_them() {
+fn challenges_are_served_only_to_acme_clients() {
     use rustls::pki_types::PrivateKeyDer;
 
     let folder = Folder::new("proofs");
     // Clients have to show certificates, but not those who look.
-    let clients = Clients {
+    let clients = ClientAuth {
         roots: {
             folder.own();
             Roots::read(&folder.0.join("own.pem")).expect("readable")
         },
         is_required: true,
     };
-    let proofs = veche_tls::Proofs::default();
+    let proofs = veche_tls::AlpnChallenges::default();
     let own = folder.own();
     let usual = acceptor(own, None);
-    let usual = usual.with_proofs(&proofs).expect("good settings");
+    let usual = usual.with_challenges(&proofs).expect("good settings");
     let closed = acceptor(folder.own(), Some(&clients));
-    let closed = closed.with_proofs(&proofs).expect("good settings");
+    let closed = closed.with_challenges(&proofs).expect("good settings");
     let none = Acceptor::new(
         Vec::new(),
         None,
         &["http/1.1"],
         &Tickets::new().expect("random"),
     );
-    let none = none.and_then(|none| none.with_proofs(&proofs));
+    let none = none.and_then(|none| none.with_challenges(&proofs));
     let none = none.expect("good settings");
 
     let key = KeyPair::generate().expect("a key");
@@ -259,25 +260,25 @@ fn proofs_are_for_those_who_look_for_them() {
         .expect("good");
     for acceptor in [&usual, &closed, &none] {
         let (server, certificate) = shown(acceptor, "a.example", &["acme-tls/1"]).expect("shown");
-        assert!(server.is_for_proof() && server.agreed().is_some());
+        assert!(server.is_challenge() && server.negotiated().is_some());
         assert!(certificate == made.der().to_vec());
     }
     // Who looks for what is not there has nothing in common with us, and that is no fault of ours.
     for acceptor in [&usual, &closed] {
         let error = shown(acceptor, "b.example", &["acme-tls/1"]).expect_err("not ordered");
-        assert_eq!(error.failure(), Failure::Incompatible);
+        assert_eq!(error.failure(), TlsFailure::Incompatible);
     }
     // Whoever could speak something else is a client as any other.
     for offered in [&["acme-tls/1", "http/1.1"][..], &["http/1.1"], &[]] {
         let (server, certificate) = shown(&usual, "a.example", offered).expect("served");
-        assert!(!server.is_for_proof());
+        assert!(!server.is_challenge());
         assert!(certificate != made.der().to_vec());
         let error = shown(&none, "a.example", offered).expect_err("there is none");
-        assert_eq!(error.failure(), Failure::NoCertificate);
+        assert_eq!(error.failure(), TlsFailure::NoCertificate);
     }
     drop(proof);
     let error = shown(&usual, "a.example", &["acme-tls/1"]).expect_err("it is over");
-    assert_eq!(error.failure(), Failure::Incompatible);
+    assert_eq!(error.failure(), TlsFailure::Incompatible);
     // What is no greeting gets an alert.
     let mut server = usual.accept().expect("a server");
     assert!(
@@ -285,5 +286,5 @@ fn proofs_are_for_those_who_look_for_them() {
             .receive(&[22, 3, 1, 0, 4, 9, 9, 9, 9], &mut Vec::new())
             .is_err()
     );
-    assert!(server.has_words());
+    assert!(server.has_output());
 }

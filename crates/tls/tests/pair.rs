@@ -7,10 +7,10 @@ use rcgen::generate_simple_self_signed;
 use rustls::crypto::ring;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection};
-use veche_tls::{Believe, Error, Tls, Trust};
+use veche_tls::{ClientTrust, Error, TlsStream, TrustSource};
 
 /// A server's end for `name`, and the file of its certificate.
-fn server(test: &str, name: &str) -> (Tls, PathBuf) {
+fn server(test: &str, name: &str) -> (TlsStream, PathBuf) {
     let made = generate_simple_self_signed(vec![name.to_owned()]).expect("a certificate");
     let file = std::env::temp_dir().join(format!("veche-tls-{test}-{}.pem", std::process::id()));
     std::fs::write(&file, made.cert.pem()).expect("written");
@@ -22,11 +22,15 @@ fn server(test: &str, name: &str) -> (Tls, PathBuf) {
         .with_single_cert(vec![made.cert.der().clone()], key)
         .expect("a pair");
     let connection = ServerConnection::new(Arc::new(config)).expect("a server");
-    (Tls::new(connection.into()), file)
+    (TlsStream::new(connection.into()), file)
 }
 
 /// Carries what each has to say to the other, in pieces of so many bytes, until both are silent.
-fn talk(client: &mut Tls, server: &mut Tls, piece: usize) -> Result<(Vec<u8>, Vec<u8>), Error> {
+fn talk(
+    client: &mut TlsStream,
+    server: &mut TlsStream,
+    piece: usize,
+) -> Result<(Vec<u8>, Vec<u8>), Error> {
     let (mut to_client, mut to_server) = (Vec::new(), Vec::new());
     loop {
         let mut wire = Vec::new();
@@ -46,7 +50,7 @@ fn talk(client: &mut Tls, server: &mut Tls, piece: usize) -> Result<(Vec<u8>, Ve
 }
 
 /// What was given to `from` before, and what it says now, to `to`.
-fn carry(from: &mut Tls, plain: &[u8], to: &mut Tls) -> Vec<u8> {
+fn carry(from: &mut TlsStream, plain: &[u8], to: &mut TlsStream) -> Vec<u8> {
     let (mut wire, mut heard) = (Vec::new(), Vec::new());
     from.send(plain, &mut wire);
     to.receive(&wire, &mut heard).expect("good TLS");
@@ -54,10 +58,10 @@ fn carry(from: &mut Tls, plain: &[u8], to: &mut Tls) -> Vec<u8> {
 }
 
 #[test]
-fn what_one_end_is_given_the_other_gets() {
+fn bytes_pass_from_end_to_end() {
     for piece in [1, 7, 100_000] {
         let (mut server, file) = server("carries", "localhost");
-        let trust = Trust::new(&Believe::File(file)).expect("a certificate");
+        let trust = ClientTrust::new(&TrustSource::File(file)).expect("a certificate");
         let mut client = trust.connect("localhost").expect("a name");
         // Before the handshake it is kept.
         assert_eq!(carry(&mut client, b"early", &mut server), b"");
@@ -80,17 +84,17 @@ fn what_one_end_is_given_the_other_gets() {
 fn a_certificate_has_to_be_believed_and_for_that_name() {
     let (_, other) = server("other", "localhost");
     let cases = [
-        (Believe::System, "localhost", Some("UnknownIssuer")),
+        (TrustSource::System, "localhost", Some("UnknownIssuer")),
         (
-            Believe::File(other),
+            TrustSource::File(other),
             "localhost",
             Some("invalid peer certificate"),
         ),
-        (Believe::Anybody, "elsewhere.example", None),
+        (TrustSource::Insecure, "elsewhere.example", None),
     ];
     for (believe, name, expected) in cases {
         let (mut server, _) = server("judged", "localhost");
-        let trust = Trust::new(&believe).expect("readable");
+        let trust = ClientTrust::new(&believe).expect("readable");
         let mut client = trust.connect(name).expect("a name");
         let result = talk(&mut client, &mut server, 1000);
         match expected {
@@ -98,32 +102,33 @@ fn a_certificate_has_to_be_believed_and_for_that_name() {
             Some(words) => {
                 let error = result.expect_err("not believed").to_string();
                 assert!(error.contains(words), "{believe:?}: {error}");
-                assert!(client.has_words(), "the alert");
+                assert!(client.has_output(), "the alert");
             }
         }
     }
     let (mut server, file) = server("name", "localhost");
-    let trust = Trust::new(&Believe::File(file)).expect("readable");
+    let trust = ClientTrust::new(&TrustSource::File(file)).expect("readable");
     let mut client = trust.connect("elsewhere.example").expect("a name");
     let error = talk(&mut client, &mut server, 1000).expect_err("another's");
     assert!(error.to_string().contains("not valid for name"), "{error}");
 }
 
 #[test]
-fn what_is_no_tls_and_no_certificate_is_said() {
-    let trust = Trust::new(&Believe::Anybody).expect("no files");
+fn non_tls_bytes_and_invalid_certificates_are_errors() {
+    let trust = ClientTrust::new(&TrustSource::Insecure).expect("no files");
     let mut client = trust.connect("127.0.0.1").expect("an address");
     let error = client.receive(b"HTTP/1.1 400 Bad Request\r\n\r\n", &mut Vec::new());
     assert!(error.is_err());
     assert!(matches!(trust.connect("a b"), Err(Error::Name(_))));
-    let missing = Trust::new(&Believe::File("/nowhere/ca.pem".into())).expect_err("no file");
+    let missing =
+        ClientTrust::new(&TrustSource::File("/nowhere/ca.pem".into())).expect_err("no file");
     assert!(
         missing.to_string().starts_with("/nowhere/ca.pem: "),
         "{missing}"
     );
     let empty = std::env::temp_dir().join(format!("veche-tls-empty-{}", std::process::id()));
     std::fs::write(&empty, "nothing").expect("written");
-    let error = Trust::new(&Believe::File(empty.clone())).expect_err("no certificate");
+    let error = ClientTrust::new(&TrustSource::File(empty.clone())).expect_err("no certificate");
     assert!(
         error.to_string().contains("no certificate in it"),
         "{error}"

@@ -9,7 +9,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
-use veche_tls::{Acceptor, Certificate, Clients, Roots, Tickets, Tls};
+use veche_tls::{Acceptor, Certificate, ClientAuth, Roots, Tickets, TlsStream};
 
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
 
@@ -74,10 +74,10 @@ impl Folder {
         Certificate::read(&certificate, &key).expect("a pair")
     }
 
-    fn clients(&self, authorities: &[&Authority], is_required: bool) -> Clients {
+    fn clients(&self, authorities: &[&Authority], is_required: bool) -> ClientAuth {
         let pems: String = authorities.iter().map(|one| one.pem.as_str()).collect();
         let roots = Roots::read(&self.write("ca.pem", &pems)).expect("readable");
-        Clients { roots, is_required }
+        ClientAuth { roots, is_required }
     }
 }
 
@@ -114,7 +114,7 @@ fn client(
 fn connect(acceptor: &Acceptor, config: &Arc<ClientConfig>) -> Result<(bool, bool), String> {
     let name = ServerName::try_from("localhost").expect("a name");
     let client = ClientConnection::new(Arc::clone(config), name).expect("a client");
-    let mut client = Tls::new(client.into());
+    let mut client = TlsStream::new(client.into());
     let mut server = acceptor.accept().expect("a server");
     loop {
         let (mut there, mut back, mut plain) = (Vec::new(), Vec::new(), Vec::new());
@@ -125,8 +125,8 @@ fn connect(acceptor: &Acceptor, config: &Arc<ClientConfig>) -> Result<(bool, boo
         let received = client.receive(&back, &mut plain);
         received.map_err(|error| error.to_string())?;
         if there.is_empty() && back.is_empty() {
-            let agreed = server.agreed().expect("the handshake is over");
-            return Ok((agreed.is_resumed, server.peer().is_some()));
+            let agreed = server.negotiated().expect("the handshake is over");
+            return Ok((agreed.is_resumed, server.peer_subject().is_some()));
         }
     }
 }
@@ -186,7 +186,7 @@ fn a_ticket_without_a_certificate_does_not_open_a_listener_that_requires_one() {
         let folder = Folder::new(&format!("without-{:?}", version.version));
         let authority = Authority::new("one");
         let tickets = Tickets::new().expect("random numbers");
-        let acceptor = |clients: Option<&Clients>| {
+        let acceptor = |clients: Option<&ClientAuth>| {
             let own = folder.server(&authority);
             Acceptor::new(vec![own], clients, &[], &tickets).expect("good settings")
         };

@@ -8,14 +8,14 @@ use std::process::ExitCode;
 
 /// Close codes that applications and back ends may choose. SDKs of Centrifugo's protocol connect again after any code
 /// but 3500 to 3999 and 4500 to 4999.
-pub const CHOSEN: RangeInclusive<u16> = 3000..=4999;
+pub const APPLICATION_CODES: RangeInclusive<u16> = 3000..=4999;
 
 /// Longest reason that fits a Close frame beside its code, in bytes (RFC 6455, section 5.5).
 pub const REASON_BYTES_MAX: usize = 123;
 
 /// Where a code appears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum CodeContext {
     /// The Close frame of a WebSocket.
     WebSocket,
     /// The close of a connection that speaks Centrifugo's protocol.
@@ -32,7 +32,7 @@ pub enum Place {
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Code {
+pub struct CodeRow {
     /// The number that is sent.
     pub number: u32,
     /// The name in the sources.
@@ -44,7 +44,7 @@ pub struct Code {
     /// Whether a client connects, subscribes or sends its command again by itself; `None` where no client is concerned.
     pub is_retried: Option<bool>,
     /// Where it is used.
-    pub places: &'static [Place],
+    pub contexts: &'static [CodeContext],
 }
 
 /// Declares an enum of codes. A row has a number, a text and whether clients try again; its comment is the meaning.
@@ -52,8 +52,8 @@ macro_rules! codes {
     (@retry again) => { Some(true) };
     (@retry for_good) => { Some(false) };
     (@retry no_client) => { None };
-    (@places [$($group:ident)+]) => { &[$(Place::$group),+] };
-    (@places [$($group:ident)+] $($place:ident)+) => { &[$(Place::$place),+] };
+    (@places [$($group:ident)+]) => { &[$(CodeContext::$group),+] };
+    (@places [$($group:ident)+] $($place:ident)+) => { &[$(CodeContext::$place),+] };
     ($(#[$about:meta])* $name:ident: $number:ty, $places:tt {
         $($(#[doc = $meaning:literal])* $variant:ident = $code:literal $text:literal $retry:ident $($place:ident)*,)*
     }) => {
@@ -77,7 +77,7 @@ macro_rules! codes {
 
             /// Returns the text that is sent with it.
             #[must_use]
-            pub const fn words(self) -> &'static str {
+            pub const fn text(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text,)*
                 }
@@ -85,15 +85,15 @@ macro_rules! codes {
 
             /// Returns its row of the table.
             #[must_use]
-            pub const fn row(self) -> Code {
+            pub const fn row(self) -> CodeRow {
                 match self {
-                    $(Self::$variant => Code {
+                    $(Self::$variant => CodeRow {
                         number: $code,
                         name: stringify!($variant),
                         text: $text,
                         meaning: &[$($meaning),*],
                         is_retried: codes!(@retry $retry),
-                        places: codes!(@places $places $($place)*),
+                        contexts: codes!(@places $places $($place)*),
                     },)*
                 }
             }
@@ -275,7 +275,7 @@ codes! {
 }
 
 /// Returns all rows, by what they end or answer and then by number.
-pub fn all() -> impl Iterator<Item = Code> {
+pub fn all() -> impl Iterator<Item = CodeRow> {
     let closes = CloseCode::ALL.iter().map(|code| code.row());
     let disconnects = DisconnectCode::ALL.iter().map(|code| code.row());
     let unsubscribes = UnsubscribeCode::ALL.iter().map(|code| code.row());
@@ -292,7 +292,7 @@ impl CloseCode {
     /// Returns the number and the text, as a Close frame has them.
     #[must_use]
     pub const fn parts(self) -> (u16, &'static str) {
-        (self.code(), self.words())
+        (self.code(), self.text())
     }
 
     /// Returns the close that has this number and this text.
@@ -370,17 +370,17 @@ mod tests {
 
     #[test]
     fn rows_are_in_order_differ_and_fit_a_close_frame() {
-        let rows: Vec<Code> = all().collect();
+        let rows: Vec<CodeRow> = all().collect();
         for pair in rows.windows(2) {
-            let is_same_kind = pair[0].places[0] == pair[1].places[0];
+            let is_same_kind = pair[0].contexts[0] == pair[1].contexts[0];
             assert!(!is_same_kind || pair[0].number <= pair[1].number);
             assert_ne!(
-                (pair[0].places[0], pair[0].number, pair[0].text),
-                (pair[1].places[0], pair[1].number, pair[1].text)
+                (pair[0].contexts[0], pair[0].number, pair[0].text),
+                (pair[1].contexts[0], pair[1].number, pair[1].text)
             );
         }
         for row in &rows {
-            let is_exit = row.places == [Place::Exit];
+            let is_exit = row.contexts == [CodeContext::Exit];
             assert!(
                 is_exit || row.text.len() <= REASON_BYTES_MAX,
                 "{}",
@@ -388,7 +388,7 @@ mod tests {
             );
             assert!(!row.meaning.is_empty(), "{}", row.name);
             // A text without a code that may be sent would never be read.
-            let is_close = row.places[0] == Place::WebSocket;
+            let is_close = row.contexts[0] == CodeContext::WebSocket;
             let may_be_sent = is_sendable(u16::try_from(row.number).expect("16 bits"));
             assert!(!is_close || row.text.is_empty() || may_be_sent);
         }

@@ -41,16 +41,16 @@ impl fmt::Display for Epoch {
 }
 
 impl FromStr for Epoch {
-    type Err = BadPosition;
+    type Err = PositionError;
 
-    fn from_str(text: &str) -> Result<Self, BadPosition> {
+    fn from_str(text: &str) -> Result<Self, PositionError> {
         if text.len() != EPOCH_DIGITS {
-            return Err(BadPosition);
+            return Err(PositionError);
         }
         let mut bits = 0;
         for digit in text.bytes() {
             let value = DIGITS.iter().position(|one| *one == digit);
-            bits = bits << 5 | value.ok_or(BadPosition)? as u64;
+            bits = bits << 5 | value.ok_or(PositionError)? as u64;
         }
         Ok(Self(bits))
     }
@@ -72,16 +72,16 @@ impl fmt::Display for Position {
 }
 
 impl FromStr for Position {
-    type Err = BadPosition;
+    type Err = PositionError;
 
-    fn from_str(text: &str) -> Result<Self, BadPosition> {
-        let (epoch, offset) = text.split_once(':').ok_or(BadPosition)?;
+    fn from_str(text: &str) -> Result<Self, PositionError> {
+        let (epoch, offset) = text.split_once(':').ok_or(PositionError)?;
         if offset.len() > 20 || !offset.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(BadPosition);
+            return Err(PositionError);
         }
         Ok(Self {
             epoch: epoch.parse()?,
-            offset: offset.parse().map_err(|_| BadPosition)?,
+            offset: offset.parse().map_err(|_| PositionError)?,
         })
     }
 }
@@ -89,7 +89,7 @@ impl FromStr for Position {
 /// The text is no position, nor an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a position is an epoch and an offset, such as \"9x3kd07f:42\"")]
-pub struct BadPosition;
+pub struct PositionError;
 
 /// The place up to which somebody says to know a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_position_is_refused() {
+    fn invalid_positions_are_refused() {
         for text in [
             "",
             ":",
@@ -143,7 +143,7 @@ mod tests {
             "28t5cy4u:1",
             "éééé:1",
         ] {
-            assert_eq!(text.parse::<Position>(), Err(BadPosition), "{text:?}");
+            assert_eq!(text.parse::<Position>(), Err(PositionError), "{text:?}");
         }
     }
 }

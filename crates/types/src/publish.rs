@@ -14,11 +14,11 @@ pub struct PublishOptions {
     /// channel remembers.
     pub version: Option<Version>,
     /// It is not kept and gets no position, whether the channel remembers or not.
-    pub is_passing: bool,
+    pub skip_history: bool,
     /// What is said of it beside its payload.
-    pub info: Option<Arc<Info>>,
+    pub info: Option<Arc<PublicationInfo>>,
     /// Those who have the one before may be told what has changed alone, where its namespace lets them.
-    pub has_difference: bool,
+    pub use_delta: bool,
 }
 
 /// Tells newer states of something from older ones.
@@ -32,7 +32,7 @@ pub struct Version {
 
 /// What is said of a publication beside its data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Info {
+pub struct PublicationInfo {
     /// Who published it, where a client did.
     pub client: Option<Arc<ClientInfo>>,
     /// Names and values that were published with it.
@@ -41,7 +41,7 @@ pub struct Info {
     pub channel: Option<Arc<str>>,
 }
 
-impl Info {
+impl PublicationInfo {
     /// What it takes, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {

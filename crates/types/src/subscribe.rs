@@ -14,7 +14,7 @@ pub struct SubscribeOptions {
     pub client: Option<Arc<ClientInfo>>,
     /// It chooses among what it has missed: also where those who come back get the latest publication only, it gets all
     /// that are kept.
-    pub picks: bool,
+    pub recover_all: bool,
 }
 
 /// A connected client, as others see it: in presence, when it joins and leaves, and beside what it publishes.

@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
-use veche_calls::{Fault, FaultKind};
+use veche_calls::{CallError, CallErrorKind};
 
 /// Failures and answers of the current and of the previous span of this length count.
 const SPAN_MS: u64 = 5_000;
 
 /// How a request has ended, as far as it says something about its back end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum BackendResult {
     /// There was an answer, whatever it says.
     Answered,
     /// There was no answer in time. The client may be the cause, so each client counts once.
@@ -18,7 +18,7 @@ pub enum Ending {
     Unavailable,
 }
 
-impl Ending {
+impl BackendResult {
     /// Returns how an answer with this status ends a request. 500 is an answer: it may be due to what one client has sent.
     pub fn of_status(status: u16) -> Self {
         match status {
@@ -29,10 +29,10 @@ impl Ending {
     }
 
     /// Returns how a fault ends a request; `None` where the request could not be made, which is due to the client.
-    pub fn of_fault(fault: &Fault) -> Option<Self> {
+    pub fn of_fault(fault: &CallError) -> Option<Self> {
         match fault.kind {
-            FaultKind::Invalid => None,
-            FaultKind::Timeout => Some(Self::TimedOut),
+            CallErrorKind::Invalid => None,
+            CallErrorKind::Timeout => Some(Self::TimedOut),
             _ => Some(Self::Unavailable),
         }
     }
@@ -41,10 +41,10 @@ impl Ending {
 /// Opens, so that no request is made, once failures within ten seconds reach a number and outnumber the answers.
 /// Times are in monotonic milliseconds.
 #[derive(Debug)]
-pub struct Breaker {
+pub struct CircuitBreaker {
     failures_max: usize,
     pause_ms: u64,
-    spans: [Span; 2],
+    spans: [TimeWindow; 2],
     /// 0 while it is closed.
     paused_until_ms: u64,
     /// The one request after the pause is under way.
@@ -52,7 +52,7 @@ pub struct Breaker {
 }
 
 #[derive(Debug, Default)]
-struct Span {
+struct TimeWindow {
     number: u64,
     answers: usize,
     unavailable: usize,
@@ -60,7 +60,7 @@ struct Span {
     late: HashSet<Box<str>>,
 }
 
-impl Breaker {
+impl CircuitBreaker {
     /// Opens after this many failures within ten seconds, if they outnumber the answers, and stays open for the pause.
     pub fn new(failures_max: u32, pause_ms: u64) -> Self {
         Self {
@@ -95,20 +95,20 @@ impl Breaker {
     }
 
     /// Counts the end of a request of a client. Returns whether the breaker has opened by it.
-    pub fn ended(&mut self, ending: Ending, client: &str, now_ms: u64) -> bool {
-        if ending == Ending::Answered && self.is_open() {
+    pub fn ended(&mut self, ending: BackendResult, client: &str, now_ms: u64) -> bool {
+        if ending == BackendResult::Answered && self.is_open() {
             (self.paused_until_ms, self.is_trying) = (0, false);
             self.spans = Default::default();
         }
         self.turn_to(now_ms / SPAN_MS);
         let [current, _] = &mut self.spans;
         match ending {
-            Ending::Answered => {
+            BackendResult::Answered => {
                 current.answers += 1;
                 return false;
             }
-            Ending::TimedOut => _ = current.late.insert(client.into()),
-            Ending::Unavailable => current.unavailable += 1,
+            BackendResult::TimedOut => _ = current.late.insert(client.into()),
+            BackendResult::Unavailable => current.unavailable += 1,
         }
         let was_open = self.is_open();
         if !was_open && !self.is_failing() {
@@ -128,7 +128,7 @@ impl Breaker {
         current.number = number;
         *previous = match last.number + 1 == number {
             true => last,
-            false => Span::default(),
+            false => TimeWindow::default(),
         };
     }
 
@@ -142,12 +142,12 @@ impl Breaker {
 
 #[cfg(test)]
 mod tests {
-    use super::Ending::{Answered, TimedOut, Unavailable};
+    use super::BackendResult::{Answered, TimedOut, Unavailable};
     use super::*;
 
     #[test]
     fn a_back_end_that_fails_is_not_asked_and_tried_with_one_request() {
-        let mut breaker = Breaker::new(3, 1000);
+        let mut breaker = CircuitBreaker::new(3, 1000);
         for _ in 0..2 {
             assert!(breaker.may_ask(0) && !breaker.ended(Unavailable, "", 0));
         }
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn time_outs_count_once_for_each_client() {
-        let mut breaker = Breaker::new(3, 1000);
+        let mut breaker = CircuitBreaker::new(3, 1000);
         for _ in 0..50 {
             assert!(!breaker.ended(TimedOut, "ann", 4_999));
             assert!(
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn it_stays_closed_while_most_requests_are_answered() {
-        let mut breaker = Breaker::new(3, 1000);
+        let mut breaker = CircuitBreaker::new(3, 1000);
         for _ in 0..100 {
             assert!(!breaker.ended(Answered, "", 0));
             assert!(!breaker.ended(Unavailable, "", 0));
@@ -195,13 +195,13 @@ mod tests {
 
     #[test]
     fn what_is_older_than_ten_seconds_does_not_count() {
-        let mut breaker = Breaker::new(2, 1000);
+        let mut breaker = CircuitBreaker::new(2, 1000);
         assert!(!breaker.ended(Unavailable, "", 0));
         assert!(!breaker.ended(Unavailable, "", 10_000));
-        let mut breaker = Breaker::new(2, 1000);
+        let mut breaker = CircuitBreaker::new(2, 1000);
         assert!(!breaker.ended(Unavailable, "", 0));
         assert!(breaker.ended(Unavailable, "", 9_999));
-        let mut breaker = Breaker::new(2, 1000);
+        let mut breaker = CircuitBreaker::new(2, 1000);
         for _ in 0..50 {
             assert!(!breaker.ended(Answered, "", 0));
         }

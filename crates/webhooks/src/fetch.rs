@@ -3,13 +3,16 @@
 use std::path::Path;
 use std::time::Duration;
 
-use veche_calls::{Body, Call, Fault, FaultKind, Fetch, Http, Outcome, Reply, Trust};
+use veche_calls::{
+    Call, CallError, CallErrorKind, CallOutcome, CertificateTrust, HttpCall, HttpRequest, Reply,
+    ReplyBody,
+};
 
 /// Connections to one server at a time, where nothing else is said.
 pub const CONNECTIONS_MAX: u32 = 64;
 
 /// A request, and what it may cost.
-pub struct Request<'g> {
+pub struct FetchRequest<'g> {
     /// Where it goes.
     pub url: &'g str,
     /// Names and values, in order.
@@ -26,10 +29,10 @@ pub struct Request<'g> {
     pub connections_max: u32,
 }
 
-impl Request<'_> {
+impl FetchRequest<'_> {
     /// It follows no redirect: an answer of elsewhere is none.
     pub fn into_call(self) -> Call {
-        Call::Http(Http::Fetch(Box::new(Fetch {
+        Call::Http(HttpCall::Fetch(Box::new(HttpRequest {
             method: if self.body.is_some() { "POST" } else { "GET" }.to_owned(),
             url: self.url.to_owned(),
             headers: self.headers,
@@ -40,8 +43,8 @@ impl Request<'_> {
             body_bytes_max: self.body_bytes_max,
             connections_max: self.connections_max,
             trust: match self.ca {
-                None => Trust::System,
-                Some(file) => Trust::File(file.to_owned()),
+                None => CertificateTrust::System,
+                Some(file) => CertificateTrust::File(file.to_owned()),
             },
             is_stream: false,
         })))
@@ -49,7 +52,7 @@ impl Request<'_> {
 }
 
 /// A whole answer.
-pub struct Answer {
+pub struct FetchResponse {
     /// The status code.
     pub status: u16,
     /// Names and values, in order.
@@ -58,12 +61,12 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl FetchResponse {
     /// What has become of a request; the words of a fault have nothing of what was sent.
-    pub fn of(outcome: Outcome) -> Result<Self, Fault> {
+    pub fn of(outcome: CallOutcome) -> Result<Self, CallError> {
         match outcome {
             Ok(Reply::Http(reply)) => {
-                let Body::Whole(body) = reply.body else {
+                let ReplyBody::Whole(body) = reply.body else {
                     return Err(broken("the answer came in parts"));
                 };
                 Ok(Self {
@@ -89,6 +92,6 @@ impl Answer {
     }
 }
 
-fn broken(words: &str) -> Fault {
-    Fault::new(FaultKind::Broken, words)
+fn broken(words: &str) -> CallError {
+    CallError::new(CallErrorKind::Broken, words)
 }

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-use veche_config::Secret;
+use veche_config::SecretValue;
 
 /// Says which hook a request is for, so that one URL can serve several.
 pub const HOOK: &str = "veche-hook";
@@ -15,7 +15,7 @@ pub const HOOK: &str = "veche-hook";
 pub const SIGNATURE: &str = "veche-signature";
 
 /// Adds the header with the signatures of a body, as of now; none without secrets.
-pub fn sign(headers: &mut Vec<(String, Vec<u8>)>, secrets: &[Secret], body: &[u8]) {
+pub fn sign(headers: &mut Vec<(String, Vec<u8>)>, secrets: &[SecretValue], body: &[u8]) {
     if secrets.is_empty() {
         return;
     }

@@ -2,11 +2,13 @@
 
 use std::any::Any;
 
-use veche_frontends::app::{Gone, Outcome, Progress, Request, Response, Verdict};
-use veche_frontends::hooks::Question;
-use veche_frontends::shared::Renewal;
-use veche_frontends::{Apps, NotRenewed, Shared};
-use veche_hub::{Happening, Ticket};
+use veche_frontends::app::{
+    AbandonReason, AppResponse, HandlerProgress, HandshakeDecision, MaybeDeferred, RequestView,
+};
+use veche_frontends::hooks::HookRequest;
+use veche_frontends::worker_context::TokenRenewal;
+use veche_frontends::{Apps, Context, RenewError};
+use veche_hub::{ChannelEvent, Ticket};
 use veche_types::{AppId, ConnectionId, MessageKind};
 
 use crate::worker::Worker;
@@ -17,13 +19,13 @@ pub trait AppHost: Apps {
     type Message;
 
     /// Returns the application that made a request to the hub under this session, where no connection did.
-    fn requester(session: ConnectionId) -> Option<AppId> {
+    fn worker_id(session: ConnectionId) -> Option<AppId> {
         let _ = session;
         None
     }
 
     /// Takes a message of another worker's applications.
-    fn receive(&mut self, message: Self::Message, shared: &mut Shared);
+    fn handle_message(&mut self, message: Self::Message, shared: &mut Context);
 
     /// Returns whether [`next_message`](Self::next_message) has one for any worker.
     fn has_messages(&self) -> bool {
@@ -38,24 +40,30 @@ pub trait AppHost: Apps {
 
     /// Has an application decide on a command. Exactly one verdict is left in
     /// [`Ports::verdicts`](veche_frontends::Ports::verdicts), now or later. `timeout_ms` of 0 is no limit.
-    fn decide(&mut self, app: AppId, timeout_ms: u64, question: &Question, shared: &mut Shared);
+    fn decide_hook(
+        &mut self,
+        app: AppId,
+        timeout_ms: u64,
+        question: &HookRequest,
+        shared: &mut Context,
+    );
 
     /// Tells an application what became of a token that it handed in for a session.
-    fn renewed(
+    fn handle_renewed(
         &mut self,
-        renewal: &Renewal,
-        result: Result<Option<u64>, NotRenewed>,
-        shared: &mut Shared,
+        renewal: &TokenRenewal,
+        result: Result<Option<u64>, RenewError>,
+        shared: &mut Context,
     );
 
     /// Takes events of channels, and how many were lost before them; returns whether an application has work now.
-    fn happened(&mut self, events: &[Happening], lost: u64) -> bool {
+    fn handle_channel_event(&mut self, events: &[ChannelEvent], lost: u64) -> bool {
         let _ = (events, lost);
         false
     }
 
     /// Tells all applications that the worker is going away, but for services.
-    fn stop(&mut self, shared: &mut Shared) {
+    fn stop(&mut self, shared: &mut Context) {
         let _ = shared;
     }
 
@@ -71,7 +79,7 @@ pub trait AppHost: Apps {
 
     /// Tells services to end. Those that have not by this monotonic time in milliseconds are ended. May come again with
     /// an earlier time.
-    fn stop_services(&mut self, until_ms: u64, shared: &mut Shared) {
+    fn stop_services(&mut self, until_ms: u64, shared: &mut Context) {
         let _ = (until_ms, shared);
     }
 
@@ -94,13 +102,19 @@ impl Apps for NoApps {
         &mut self,
         _: AppId,
         _: ConnectionId,
-        _: &Request<'_>,
-        _: &mut Shared,
-    ) -> Outcome<Verdict> {
+        _: &RequestView<'_>,
+        _: &mut Context,
+    ) -> MaybeDeferred<HandshakeDecision> {
         match *self {}
     }
 
-    fn opened(&mut self, _: AppId, _: ConnectionId, _: &Request<'_>, _: &mut Shared) -> Progress {
+    fn opened(
+        &mut self,
+        _: AppId,
+        _: ConnectionId,
+        _: &RequestView<'_>,
+        _: &mut Context,
+    ) -> HandlerProgress {
         match *self {}
     }
 
@@ -110,16 +124,16 @@ impl Apps for NoApps {
         _: ConnectionId,
         _: MessageKind,
         _: &[u8],
-        _: &mut Shared,
-    ) -> Progress {
+        _: &mut Context,
+    ) -> HandlerProgress {
         match *self {}
     }
 
-    fn drained(&mut self, _: AppId, _: ConnectionId, _: &mut Shared) {
+    fn drained(&mut self, _: AppId, _: ConnectionId, _: &mut Context) {
         match *self {}
     }
 
-    fn closed(&mut self, _: AppId, _: ConnectionId, _: u16, _: &str, _: &mut Shared) {
+    fn closed(&mut self, _: AppId, _: ConnectionId, _: u16, _: &str, _: &mut Context) {
         match *self {}
     }
 
@@ -127,21 +141,21 @@ impl Apps for NoApps {
         &mut self,
         _: AppId,
         _: ConnectionId,
-        _: &Request<'_>,
-        _: &mut Shared,
-    ) -> Outcome<Response> {
+        _: &RequestView<'_>,
+        _: &mut Context,
+    ) -> MaybeDeferred<AppResponse> {
         match *self {}
     }
 
-    fn written(&mut self, _: AppId, _: ConnectionId, _: &mut Shared) {
+    fn written(&mut self, _: AppId, _: ConnectionId, _: &mut Context) {
         match *self {}
     }
 
-    fn gone(&mut self, _: AppId, _: ConnectionId, _: Gone, _: &mut Shared) {
+    fn abandoned(&mut self, _: AppId, _: ConnectionId, _: AbandonReason, _: &mut Context) {
         match *self {}
     }
 
-    fn turn(&mut self, _: &mut Shared) {
+    fn turn(&mut self, _: &mut Context) {
         match *self {}
     }
 
@@ -153,22 +167,27 @@ impl Apps for NoApps {
 impl AppHost for NoApps {
     type Message = std::convert::Infallible;
 
-    fn receive(&mut self, _: Self::Message, _: &mut Shared) {
+    fn handle_message(&mut self, _: Self::Message, _: &mut Context) {
         match *self {}
     }
 
-    fn decide(&mut self, _: AppId, _: u64, _: &Question, _: &mut Shared) {
+    fn decide_hook(&mut self, _: AppId, _: u64, _: &HookRequest, _: &mut Context) {
         match *self {}
     }
 
-    fn renewed(&mut self, _: &Renewal, _: Result<Option<u64>, NotRenewed>, _: &mut Shared) {
+    fn handle_renewed(
+        &mut self,
+        _: &TokenRenewal,
+        _: Result<Option<u64>, RenewError>,
+        _: &mut Context,
+    ) {
         match *self {}
     }
 }
 
 impl<A: AppHost, T> Worker<A, T> {
-    /// Calls the applications, which are taken out of [`Shared`] meanwhile; `None` where there are none.
-    pub fn with_apps<R>(&mut self, call: impl FnOnce(&mut A, &mut Shared) -> R) -> Option<R> {
+    /// Calls the applications, which are taken out of [`Context`] meanwhile; `None` where there are none.
+    pub fn with_apps<R>(&mut self, call: impl FnOnce(&mut A, &mut Context) -> R) -> Option<R> {
         let result = self.shared.with_apps(|apps, shared| {
             let apps: &mut dyn Any = apps;
             apps.downcast_mut::<A>().map(|apps| call(apps, shared))
@@ -196,34 +215,38 @@ impl<A: AppHost, T> Worker<A, T> {
         {
             return;
         }
-        if self.shared.ports.outboxes.has_drained() {
+        if self.shared.requests.outboxes.has_drained() {
             let mut ids = std::mem::take(&mut self.ids);
-            self.shared.ports.outboxes.take_drained(&mut ids);
+            self.shared.requests.outboxes.take_drained(&mut ids);
             for id in ids.drain(..) {
-                self.with(id, |connection, shared| connection.drained(id, shared));
+                self.with(id, |connection, shared| {
+                    connection.handle_drained(id, shared)
+                });
             }
             self.ids = ids;
         }
-        for _ in 0..self.shared.ports.app_answers.len() {
-            if let Some((id, answer)) = self.shared.ports.app_answers.pop_front() {
+        for _ in 0..self.shared.requests.app_answers.len() {
+            if let Some((id, answer)) = self.shared.requests.app_answers.pop_front() {
                 self.with(id, |connection, shared| {
-                    connection.app_answered(id, answer, shared);
+                    connection.handle_app_answer(id, answer, shared);
                 });
             }
         }
-        for renewal in std::mem::take(&mut self.shared.ports.renewals) {
+        for renewal in std::mem::take(&mut self.shared.requests.renewals) {
             let id = renewal.session;
-            let mut result = Err(NotRenewed::Closed);
+            let mut result = Err(RenewError::Closed);
             self.with(id, |connection, shared| {
-                result = connection.renew(id, &renewal.credential, shared);
+                result = connection.renew_token(id, &renewal.credential, shared);
             });
-            self.with_apps(|apps, shared| apps.renewed(&renewal, result, shared));
+            self.with_apps(|apps, shared| apps.handle_renewed(&renewal, result, shared));
         }
         if !self.shared.app_ready.is_empty() {
             let mut ids = std::mem::take(&mut self.ids);
             ids.append(&mut self.shared.app_ready);
             for id in ids.drain(..) {
-                self.with(id, |connection, shared| connection.app_ready(id, shared));
+                self.with(id, |connection, shared| {
+                    connection.handle_app_ready(id, shared)
+                });
             }
             self.ids = ids;
         }
@@ -234,9 +257,9 @@ impl<A: AppHost, T> Worker<A, T> {
         &mut self,
         id: ConnectionId,
         ticket: Ticket,
-        answer: veche_hub::Answer,
-    ) -> Option<veche_hub::Answer> {
-        let Some(app) = A::requester(id) else {
+        answer: veche_hub::HubReply,
+    ) -> Option<veche_hub::HubReply> {
+        let Some(app) = A::worker_id(id) else {
             return Some(answer);
         };
         self.shared
@@ -249,9 +272,9 @@ impl<A: AppHost, T> Worker<A, T> {
         let shared = &self.shared;
         let apps = shared.apps.as_ref()?;
         if !shared.app_ready.is_empty()
-            || !shared.ports.app_answers.is_empty()
-            || shared.ports.outboxes.has_drained()
-            || !shared.ports.renewals.is_empty()
+            || !shared.requests.app_answers.is_empty()
+            || shared.requests.outboxes.has_drained()
+            || !shared.requests.renewals.is_empty()
         {
             return Some(0);
         }

@@ -2,10 +2,10 @@
 //! are told, then the connections to other servers close. Where another process takes over, services and back ends are told
 //! at once: what they publish is to reach the clients of that one.
 
-use veche_frontends::Parting;
+use veche_frontends::ShutdownReason;
 
 use crate::apps::AppHost;
-use crate::worker::{Request, Worker};
+use crate::worker::{ExternalRequest, Worker};
 
 /// A drain under way: the connections `next..end` by index are still to be told.
 pub(crate) struct Drain {
@@ -27,9 +27,9 @@ pub(crate) struct Drain {
     services_from_ms: u64,
     /// Back ends start to close then at the latest.
     back_ends_from_ms: u64,
-    has_told_back_ends: bool,
+    has_closed_back_ends: bool,
     /// Connections to other servers are told after those of clients.
-    has_told_servers: bool,
+    has_stopped_servers: bool,
 }
 
 /// How far applications are with what they do at the end.
@@ -46,7 +46,7 @@ enum AppsStage {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ClientsStage {
     /// There are some, or may be.
-    Here,
+    Connected,
     /// This worker has none any more.
     GoneHere,
     /// No worker has.
@@ -56,8 +56,8 @@ enum ClientsStage {
 /// How far services are with their end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ServicesStage {
-    Untold,
-    Told,
+    Running,
+    Stopping,
     /// Those of this worker have ended.
     EndedHere,
     /// Those of all workers have.
@@ -72,8 +72,8 @@ const LAST_PUBLICATIONS_MS: u64 = 20;
 
 impl<A: AppHost, T> Worker<A, T> {
     /// Begins to go away within that many milliseconds. Once the applications of this worker have stopped,
-    /// [`Request::AppsStopped`] says so.
-    pub fn handle_drain(&mut self, within_ms: u64, parting: Parting) {
+    /// [`ExternalRequest::AppsStopped`] says so.
+    pub fn handle_drain(&mut self, within_ms: u64, parting: ShutdownReason) {
         self.shared.start_draining(parting);
         // While their connections are there: `app.stop` may have something to say to them.
         self.with_apps(|apps, shared| apps.stop(shared));
@@ -81,10 +81,10 @@ impl<A: AppHost, T> Worker<A, T> {
         let before = self.drain.take();
         let apps = before.as_ref().map(|drain| drain.apps);
         let clients = before.as_ref().map(|drain| drain.clients);
-        let services = before.map_or(ServicesStage::Untold, |drain| drain.services);
+        let services = before.map_or(ServicesStage::Running, |drain| drain.services);
         let ends_ms = began_ms + within_ms;
         let servers_ms = ends_ms - within_ms / 20;
-        if services == ServicesStage::Told {
+        if services == ServicesStage::Stopping {
             self.with_apps(|apps, shared| apps.stop_services(ends_ms, shared));
         }
         self.drain = Some(Drain {
@@ -100,22 +100,22 @@ impl<A: AppHost, T> Worker<A, T> {
                 None | Some(AppsStage::Stopping) => AppsStage::Stopping,
                 Some(_) => AppsStage::StoppedHere,
             },
-            clients: clients.unwrap_or(ClientsStage::Here),
+            clients: clients.unwrap_or(ClientsStage::Connected),
             passed: 0,
             services,
             services_from_ms: match parting {
                 // Its clients need them to the end.
-                Parting::Stopping => ends_ms - within_ms / 10,
+                ShutdownReason::Stopping => ends_ms - within_ms / 10,
                 // Those of the other process wait for their end.
-                Parting::Replaced => began_ms,
+                ShutdownReason::Replaced => began_ms,
             },
             back_ends_from_ms: match parting {
                 // What they send reaches the clients that are still there.
-                Parting::Stopping => servers_ms,
-                Parting::Replaced => began_ms,
+                ShutdownReason::Stopping => servers_ms,
+                ShutdownReason::Replaced => began_ms,
             },
-            has_told_back_ends: false,
-            has_told_servers: false,
+            has_closed_back_ends: false,
+            has_stopped_servers: false,
         });
     }
 
@@ -161,10 +161,10 @@ impl<A: AppHost, T> Worker<A, T> {
 
     /// Returns whether nothing may be dialed any more.
     #[must_use]
-    pub fn has_told_servers(&self) -> bool {
+    pub fn has_stopped_servers(&self) -> bool {
         self.drain
             .as_ref()
-            .is_some_and(|drain| drain.has_told_servers)
+            .is_some_and(|drain| drain.has_stopped_servers)
     }
 
     /// Tells the clients whose time in the drain has come.
@@ -173,7 +173,7 @@ impl<A: AppHost, T> Worker<A, T> {
         let Some(drain) = &mut self.drain else { return };
         if has_stopped && drain.apps == AppsStage::Stopping {
             drain.apps = AppsStage::StoppedHere;
-            self.requests.push_back(Request::AppsStopped);
+            self.requests.push_back(ExternalRequest::AppsStopped);
             self.is_busy = true;
         }
         let now_ms = self.shared.now.mono_ms;
@@ -206,10 +206,10 @@ impl<A: AppHost, T> Worker<A, T> {
         let Some(drain) = &mut self.drain else { return };
         let is_due =
             drain.clients == ClientsStage::GoneEverywhere || now_ms >= drain.back_ends_from_ms;
-        if drain.has_told_back_ends || !is_due {
+        if drain.has_closed_back_ends || !is_due {
             return;
         }
-        drain.has_told_back_ends = true;
+        drain.has_closed_back_ends = true;
         for index in 0..self.slab.end() {
             if let Some(id) = self.slab.id_at(index) {
                 self.with(id, |connection, shared| {
@@ -223,9 +223,9 @@ impl<A: AppHost, T> Worker<A, T> {
 
     /// Reports that the last client of this worker is gone. One whose transport alone is left counts no more: a peer that
     /// does not close it holds nothing up.
-    fn note_last_client(&mut self) {
+    fn check_clients_gone(&mut self) {
         let Some(drain) = &mut self.drain else { return };
-        if drain.clients != ClientsStage::Here || drain.apps != AppsStage::StoppedEverywhere {
+        if drain.clients != ClientsStage::Connected || drain.apps != AppsStage::StoppedEverywhere {
             return;
         }
         let end = self.slab.end();
@@ -238,29 +238,29 @@ impl<A: AppHost, T> Worker<A, T> {
         if let Some(drain) = &mut self.drain {
             drain.clients = ClientsStage::GoneHere;
         }
-        self.requests.push_back(Request::ClientsGone);
+        self.requests.push_back(ExternalRequest::ClientsGone);
         self.is_busy = true;
     }
 
     /// Tells services to end once no client of the process is left, or the time has come, and reports their end.
     pub(crate) fn drain_services(&mut self) {
-        self.note_last_client();
+        self.check_clients_gone();
         let now_ms = self.shared.now.mono_ms;
         let Some(drain) = &mut self.drain else { return };
         let is_due =
             drain.clients == ClientsStage::GoneEverywhere || now_ms >= drain.services_from_ms;
-        if drain.services == ServicesStage::Untold && is_due {
-            drain.services = ServicesStage::Told;
+        if drain.services == ServicesStage::Running && is_due {
+            drain.services = ServicesStage::Stopping;
             let until_ms = drain.ends_ms.min(now_ms + SERVICES_MS_MAX);
             self.with_apps(|apps, shared| apps.stop_services(until_ms, shared));
         }
         let have_ended = self.apps().is_none_or(AppHost::have_services_ended);
         if let Some(drain) = &mut self.drain
-            && drain.services == ServicesStage::Told
+            && drain.services == ServicesStage::Stopping
             && have_ended
         {
             drain.services = ServicesStage::EndedHere;
-            self.requests.push_back(Request::ServicesEnded);
+            self.requests.push_back(ExternalRequest::ServicesEnded);
             self.is_busy = true;
         }
     }
@@ -276,10 +276,10 @@ impl<A: AppHost, T> Worker<A, T> {
         let is_needed = drain.apps != AppsStage::StoppedEverywhere
             || has_clients
             || drain.services != ServicesStage::EndedEverywhere;
-        if drain.has_told_servers || is_needed && !is_late {
+        if drain.has_stopped_servers || is_needed && !is_late {
             return;
         }
-        drain.has_told_servers = true;
+        drain.has_stopped_servers = true;
         for index in 0..self.slab.end() {
             if let Some(id) = self.slab.id_at(index) {
                 self.with(id, |connection, shared| {

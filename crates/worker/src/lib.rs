@@ -12,20 +12,20 @@
 
 #![forbid(unsafe_code)]
 
-mod accepting;
+mod accept_policy;
 mod apps;
-mod between;
 mod drain;
 mod limits;
 mod message;
+mod node_messages;
 mod slab;
 mod turn;
 mod worker;
 mod write;
 
-pub use accepting::Accepting;
+pub use accept_policy::AcceptPolicy;
 pub use apps::{AppHost, NoApps};
 pub use limits::{APP_CREDITS, TurnLimits, TurnState};
-pub use message::{Outgoing, WorkerMessage};
-pub use worker::{Closed, Request, TransportCommand, Worker};
-pub use write::Write;
+pub use message::{OutgoingMail, WorkerMessage};
+pub use worker::{ClosedConnection, ExternalRequest, TransportCommand, Worker};
+pub use write::PendingWrite;

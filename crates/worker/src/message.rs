@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use veche_frontends::{Census, Relay, list_connections};
-use veche_hub::{Caller, Class, Mail, Outlet as _};
+use veche_frontends::{EmulationRequest, ListConnections, list_connections};
+use veche_hub::{Caller, HubMessage, HubMessageClass, Outlet as _};
 use veche_types::WorkerId;
 
 use crate::apps::AppHost;
@@ -13,13 +13,13 @@ use crate::worker::Worker;
 #[derive(Debug)]
 pub enum WorkerMessage<M> {
     /// For its hub.
-    Hub(Mail),
+    Hub(HubMessage),
     /// For its applications, of the same applications elsewhere.
     App(M),
     /// Client commands for a response of that worker (HTTP fallback transports).
-    Relay(Relay),
+    Relay(EmulationRequest),
     /// A question for its connections.
-    Census(Arc<Census>),
+    ListConnections(Arc<ListConnections>),
 }
 
 impl<M> WorkerMessage<M> {
@@ -27,16 +27,16 @@ impl<M> WorkerMessage<M> {
     #[must_use]
     pub fn is_data(&self) -> bool {
         match self {
-            Self::Hub(mail) => mail.class() != Class::Control,
+            Self::Hub(mail) => mail.class() != HubMessageClass::Control,
             Self::App(_) | Self::Relay(_) => true,
-            Self::Census(_) => false,
+            Self::ListConnections(_) => false,
         }
     }
 }
 
 /// A message that leaves.
 #[derive(Debug)]
-pub struct Outgoing<M> {
+pub struct OutgoingMail<M> {
     /// The worker it goes to.
     pub to: usize,
     /// The message itself.
@@ -48,7 +48,7 @@ impl<A: AppHost, T> Worker<A, T> {
     /// [`handle_message`](Self::handle_message) of a turn, and after the last [`poll_message`](Self::poll_message).
     #[inline]
     pub fn handle_credits(&mut self, to: usize, unfinished: u32) {
-        self.shared.ports.post.lanes[to].unfinished = unfinished;
+        self.shared.requests.mailer.lanes[to].unfinished = unfinished;
     }
 
     /// Returns whether the turn takes another message: what is left waits for the next one.
@@ -65,42 +65,44 @@ impl<A: AppHost, T> Worker<A, T> {
         match message {
             WorkerMessage::Hub(mail) => {
                 let from = WorkerId(from as u16);
-                self.shared.hub.receive(from, mail, &mut self.shared.ports);
-                self.hand_out_answers();
+                self.shared
+                    .hub
+                    .receive(from, mail, &mut self.shared.requests);
+                self.deliver_answers();
             }
             WorkerMessage::App(message) => {
-                self.with_apps(|apps, shared| apps.receive(message, shared));
-                self.shared.ports.post.lanes[from].finished += 1;
+                self.with_apps(|apps, shared| apps.handle_message(message, shared));
+                self.shared.requests.mailer.lanes[from].finished += 1;
             }
             WorkerMessage::Relay(relay) => {
-                self.relay(&relay);
-                self.shared.ports.post.lanes[from].finished += 1;
+                self.deliver_relay(&relay);
+                self.shared.requests.mailer.lanes[from].finished += 1;
             }
-            WorkerMessage::Census(census) => self.answer_census(&census),
+            WorkerMessage::ListConnections(census) => self.answer_list_request(&census),
         }
     }
 
     /// Takes how many data messages of a worker were finished in this turn: its credits, to be given back.
     #[inline]
     pub fn poll_finished(&mut self, of: usize) -> u32 {
-        std::mem::take(&mut self.shared.ports.post.lanes[of].finished)
+        std::mem::take(&mut self.shared.requests.mailer.lanes[of].finished)
     }
 
     /// Takes the next message for another worker. To be called after [`finish_turn`](Self::finish_turn) until it returns
     /// `None`; messages to one worker come in the order in which they have to arrive.
     #[inline]
-    pub fn poll_message(&mut self) -> Option<Outgoing<A::Message>> {
+    pub fn poll_message(&mut self) -> Option<OutgoingMail<A::Message>> {
         if let Some(outgoing) = self.outgoing.pop_front() {
             return Some(outgoing);
         }
-        let lanes = self.shared.ports.post.lanes.len();
+        let lanes = self.shared.requests.mailer.lanes.len();
         while self.next_lane < lanes {
-            let lane = &mut self.shared.ports.post.lanes[self.next_lane];
+            let lane = &mut self.shared.requests.mailer.lanes[self.next_lane];
             if let Some(mail) = lane.outgoing.pop_front() {
-                let is_data = u32::from(mail.class() != Class::Control);
+                let is_data = u32::from(mail.class() != HubMessageClass::Control);
                 lane.outgoing_data -= is_data;
                 lane.unfinished += is_data;
-                return Some(Outgoing {
+                return Some(OutgoingMail {
                     to: self.next_lane,
                     message: WorkerMessage::Hub(mail),
                 });
@@ -116,25 +118,25 @@ impl<A: AppHost, T> Worker<A, T> {
 
     /// Takes back a message for which its lane has no room. It comes first next turn, and the lanes are gone through from
     /// the beginning then, so that nothing stays behind.
-    pub fn put_back(&mut self, outgoing: Outgoing<A::Message>) {
+    pub fn put_back(&mut self, outgoing: OutgoingMail<A::Message>) {
         self.outgoing.push_front(outgoing);
         (self.next_lane, self.next_relay) = (0, 0);
         self.is_busy = true;
     }
 
     /// Applications use a part of the credits alone, so that they do not hold up the hub; the rest waits.
-    fn poll_app_message(&mut self) -> Option<Outgoing<A::Message>> {
+    fn poll_app_message(&mut self) -> Option<OutgoingMail<A::Message>> {
         if !self.apps().is_some_and(AppHost::has_messages) {
             return None;
         }
         let credits = self.limits.app_credits;
-        (0..self.shared.ports.post.lanes.len()).find_map(|to| {
-            if self.shared.ports.post.lanes[to].unfinished >= credits {
+        (0..self.shared.requests.mailer.lanes.len()).find_map(|to| {
+            if self.shared.requests.mailer.lanes[to].unfinished >= credits {
                 return None;
             }
             let message = self.apps_mut()?.next_message(to)?;
-            self.shared.ports.post.lanes[to].unfinished += 1;
-            Some(Outgoing {
+            self.shared.requests.mailer.lanes[to].unfinished += 1;
+            Some(OutgoingMail {
                 to,
                 message: WorkerMessage::App(message),
             })
@@ -142,11 +144,11 @@ impl<A: AppHost, T> Worker<A, T> {
     }
 
     /// Takes the first relay behind `next_relay` whose lane has room, so that those of one lane keep their order.
-    fn poll_relay(&mut self) -> Option<Outgoing<A::Message>> {
+    fn poll_relay(&mut self) -> Option<OutgoingMail<A::Message>> {
         let (me, credits) = (self.index(), self.limits.app_credits);
         let (relays, lanes) = (
-            &mut self.shared.ports.relays,
-            &mut self.shared.ports.post.lanes,
+            &mut self.shared.requests.relays,
+            &mut self.shared.requests.mailer.lanes,
         );
         while let Some(relay) = relays.get(self.next_relay) {
             let to = usize::from(relay.to.worker.0);
@@ -160,30 +162,30 @@ impl<A: AppHost, T> Worker<A, T> {
             if is_known {
                 lanes[to].unfinished += 1;
                 let message = WorkerMessage::Relay(relay);
-                return Some(Outgoing { to, message });
+                return Some(OutgoingMail { to, message });
             }
         }
         None
     }
 
     /// Begins what this worker was asked to ask of all.
-    pub(crate) fn begin_censuses(&mut self) {
-        if self.shared.ports.censuses.is_empty() {
+    pub(crate) fn send_list_requests(&mut self) {
+        if self.shared.requests.list_requests.is_empty() {
             return;
         }
-        for census in std::mem::take(&mut self.shared.ports.censuses) {
+        for census in std::mem::take(&mut self.shared.requests.list_requests) {
             let census = Arc::new(census);
-            for to in 0..self.shared.ports.post.lanes.len() {
+            for to in 0..self.shared.requests.mailer.lanes.len() {
                 if to != self.index() {
-                    let message = WorkerMessage::Census(Arc::clone(&census));
-                    self.outgoing.push_back(Outgoing { to, message });
+                    let message = WorkerMessage::ListConnections(Arc::clone(&census));
+                    self.outgoing.push_back(OutgoingMail { to, message });
                 }
             }
-            self.answer_census(&census);
+            self.answer_list_request(&census);
         }
     }
 
-    fn answer_census(&mut self, census: &Census) {
+    fn answer_list_request(&mut self, census: &ListConnections) {
         let slab = &self.slab;
         let answer = list_connections(census, &self.shared, |id| {
             slab.get(id).map(|entry| &entry.connection)
@@ -193,35 +195,35 @@ impl<A: AppHost, T> Worker<A, T> {
             session,
             ticket,
         } = census.caller;
-        let ports = &mut self.shared.ports;
+        let ports = &mut self.shared.requests;
         if worker == self.id {
-            return ports.answer(session, ticket, answer);
+            return ports.send_reply(session, ticket, answer);
         }
-        let mail = Mail::Answer {
+        let mail = HubMessage::Answer {
             session,
             ticket,
             answer,
         };
-        ports.mail(worker, mail);
+        ports.send_message(worker, mail);
     }
 
     /// Hands over the relays whose response is here.
-    pub(crate) fn hand_out_relays(&mut self) {
-        for _ in 0..self.shared.ports.relays.len() {
-            let Some(relay) = self.shared.ports.relays.pop_front() else {
+    pub(crate) fn deliver_relays(&mut self) {
+        for _ in 0..self.shared.requests.relays.len() {
+            let Some(relay) = self.shared.requests.relays.pop_front() else {
                 return;
             };
             match relay.to.worker == self.id {
-                true => self.relay(&relay),
-                false => self.shared.ports.relays.push_back(relay),
+                true => self.deliver_relay(&relay),
+                false => self.shared.requests.relays.push_back(relay),
             }
         }
     }
 
-    fn relay(&mut self, relay: &Relay) {
+    fn deliver_relay(&mut self, relay: &EmulationRequest) {
         let id = relay.to.session;
         self.with(id, |connection, shared| {
-            connection.relayed(id, relay, shared);
+            connection.handle_relay(id, relay, shared);
         });
     }
 }

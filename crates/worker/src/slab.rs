@@ -8,23 +8,27 @@ use veche_types::ConnectionId;
 use crate::worker::TransportCommand;
 
 /// One connection. `T` is what its driver keeps beside it, such as TLS.
-pub(crate) struct Entry<T> {
+pub(crate) struct ConnectionEntry<T> {
     pub(crate) connection: Connection,
     pub(crate) transport: T,
     generation: u32,
     /// When the transport's timer fires; `u64::MAX` if it is not set.
     pub(crate) armed_ms: u64,
-    pub(crate) stall: Stall,
+    pub(crate) stall: WriteStall,
     /// The transport was told to receive nothing.
     pub(crate) is_paused: bool,
     /// The driver wants nothing received, whatever the connection wants.
     pub(crate) is_held: bool,
 }
 
-impl<T> Entry<T> {
+impl<T> ConnectionEntry<T> {
     /// Tells the transport what the connection wants now: a nearer deadline, receiving or not.
     #[inline]
-    pub(crate) fn settle(&mut self, id: ConnectionId, commands: &mut VecDeque<TransportCommand>) {
+    pub(crate) fn update_timer(
+        &mut self,
+        id: ConnectionId,
+        commands: &mut VecDeque<TransportCommand>,
+    ) {
         self.arm(id, self.connection.deadline_ms(), commands);
         let is_blocked = self.is_held || self.connection.is_blocked().is_some();
         if is_blocked != self.is_paused {
@@ -53,12 +57,12 @@ impl<T> Entry<T> {
 
 /// Since when unsent bytes have made no progress.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stall {
+pub(crate) struct WriteStall {
     /// 0: nothing is unsent.
     since_ms: u64,
 }
 
-impl Stall {
+impl WriteStall {
     /// Notes that a send did not complete; returns whether nothing was unsent before.
     pub(crate) fn begin(&mut self, now_ms: u64) -> bool {
         let is_first = self.since_ms == 0;
@@ -79,12 +83,12 @@ impl Stall {
     }
 }
 
-pub(crate) struct Slab<T> {
-    entries: Vec<Option<Entry<T>>>,
+pub(crate) struct ConnectionSlab<T> {
+    entries: Vec<Option<ConnectionEntry<T>>>,
     len: usize,
 }
 
-impl<T> Default for Slab<T> {
+impl<T> Default for ConnectionSlab<T> {
     fn default() -> Self {
         Self {
             entries: Vec::new(),
@@ -93,18 +97,18 @@ impl<T> Default for Slab<T> {
     }
 }
 
-impl<T> Slab<T> {
+impl<T> ConnectionSlab<T> {
     pub(crate) fn insert(&mut self, id: ConnectionId, connection: Connection, transport: T) {
         let index = id.index as usize;
         if index >= self.entries.len() {
             self.entries.resize_with(index + 1, || None);
         }
-        let entry = Entry {
+        let entry = ConnectionEntry {
             connection,
             transport,
             generation: id.generation,
             armed_ms: u64::MAX,
-            stall: Stall::default(),
+            stall: WriteStall::default(),
             is_paused: false,
             is_held: false,
         };
@@ -114,17 +118,17 @@ impl<T> Slab<T> {
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Entry<T>> {
+    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut ConnectionEntry<T>> {
         let entry = self.entries.get_mut(id.index as usize)?.as_mut()?;
         (entry.generation == id.generation).then_some(entry)
     }
 
-    pub(crate) fn get(&self, id: ConnectionId) -> Option<&Entry<T>> {
+    pub(crate) fn get(&self, id: ConnectionId) -> Option<&ConnectionEntry<T>> {
         let entry = self.entries.get(id.index as usize)?.as_ref()?;
         (entry.generation == id.generation).then_some(entry)
     }
 
-    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Entry<T>> {
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<ConnectionEntry<T>> {
         self.get_mut(id)?;
         self.len -= 1;
         self.entries[id.index as usize].take()
@@ -143,7 +147,7 @@ impl<T> Slab<T> {
     /// Returns whether there is a connection of a client that is not over.
     pub(crate) fn is_client(&self, index: u32) -> bool {
         let entry = self.entries.get(index as usize).and_then(Option::as_ref);
-        entry.is_some_and(|Entry { connection, .. }| {
+        entry.is_some_and(|ConnectionEntry { connection, .. }| {
             connection.listener().is_some() && !connection.is_back_end() && !connection.is_over()
         })
     }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use veche_frontends::hooks::Decider;
-use veche_hub::{Batch, Caller, Happening, Instruction};
+use veche_frontends::hooks::HookTarget;
+use veche_hub::{Caller, ChannelEvent, LogBatch, UserCommand};
 
 use crate::apps::AppHost;
 use crate::limits::{MAINTENANCE_MS, RETRY_LATER_MS, RETRY_MS, TurnState};
-use crate::worker::{Request, Worker, begin_work};
+use crate::worker::{ExternalRequest, Worker, begin_work};
 
 impl<A: AppHost, T> Worker<A, T> {
     /// Carries out what the turn's events and messages have brought about. Afterwards the driver takes out what is to be
@@ -21,9 +21,9 @@ impl<A: AppHost, T> Worker<A, T> {
         self.is_busy |= self
             .shared
             .hub
-            .sweep(self.limits.deliveries, &mut self.shared.ports);
-        self.carry_out();
-        self.ask_hooks();
+            .sweep(self.limits.deliveries, &mut self.shared.requests);
+        self.apply_disconnects();
+        self.send_hook_requests();
         self.take_channel_events();
         self.drain_clients();
         self.drain_services();
@@ -84,75 +84,79 @@ impl<A: AppHost, T> Worker<A, T> {
     }
 
     /// Carries out what hub and sessions asked of other connections during this turn.
-    fn carry_out(&mut self) {
-        self.begin_censuses();
-        self.hand_out_answers();
-        let settling = std::mem::take(&mut self.shared.ports.settling);
-        while !self.shared.ports.kicks.is_empty() {
-            for (id, code, reason) in std::mem::take(&mut self.shared.ports.kicks) {
+    fn apply_disconnects(&mut self) {
+        self.send_list_requests();
+        self.deliver_answers();
+        let settling = std::mem::take(&mut self.shared.requests.finished_user_commands);
+        while !self.shared.requests.disconnects.is_empty() {
+            for (id, code, reason) in std::mem::take(&mut self.shared.requests.disconnects) {
                 self.with(id, |connection, shared| {
                     connection.disconnect(id, code, &reason, shared);
                 });
             }
         }
-        if !self.shared.ports.instructions.is_empty() {
-            for (id, instruction) in std::mem::take(&mut self.shared.ports.instructions) {
+        if !self.shared.requests.user_commands.is_empty() {
+            for (id, instruction) in std::mem::take(&mut self.shared.requests.user_commands) {
                 self.with(id, |connection, shared| {
-                    connection.instructed(id, &instruction, shared);
+                    connection.handle_user_command(id, &instruction, shared);
                 });
             }
         }
-        if !self.shared.ports.lost.is_empty() {
-            for (id, channel) in std::mem::take(&mut self.shared.ports.lost) {
+        if !self.shared.requests.lost_histories.is_empty() {
+            for (id, channel) in std::mem::take(&mut self.shared.requests.lost_histories) {
                 self.with(id, |connection, shared| {
-                    connection.lost(id, &channel, shared)
+                    connection.handle_lost_history(id, &channel, shared)
                 });
             }
         }
         if !settling.is_empty() {
-            self.settle_instructions(settling);
+            self.finish_user_commands(settling);
         }
-        self.hand_out_relays();
-        if self.shared.ports.outboxes.has_slow() {
-            self.tell_slow_clients();
+        self.deliver_relays();
+        if self.shared.requests.outboxes.has_slow() {
+            self.handle_slow_clients();
         }
         // A batch whose command before has just been answered asks on next turn.
-        self.is_busy |= !self.shared.ports.censuses.is_empty();
+        self.is_busy |= !self.shared.requests.list_requests.is_empty();
     }
 
     /// Tells the homes concerned, and the callers, that sessions have carried their instructions out.
-    fn settle_instructions(&mut self, settling: Vec<(Caller, Arc<Instruction>)>) {
+    fn finish_user_commands(&mut self, settling: Vec<(Caller, Arc<UserCommand>)>) {
         for (caller, instruction) in settling {
-            let (hub, ports) = (&mut self.shared.hub, &mut self.shared.ports);
-            hub.settle(caller, &instruction, ports);
+            let (hub, ports) = (&mut self.shared.hub, &mut self.shared.requests);
+            hub.acknowledge_command(caller, &instruction, ports);
         }
-        self.hand_out_answers();
+        self.deliver_answers();
         // The batches that go on may have given further instructions.
-        let ports = &self.shared.ports;
-        self.is_busy |= !(ports.kicks.is_empty() && ports.instructions.is_empty());
-        self.is_busy |= !ports.settling.is_empty();
+        let ports = &self.shared.requests;
+        self.is_busy |= !(ports.disconnects.is_empty() && ports.user_commands.is_empty());
+        self.is_busy |= !ports.finished_user_commands.is_empty();
     }
 
     /// Tells sessions that publications were missed, or that more waited for their clients than may.
-    fn tell_slow_clients(&mut self) {
+    fn handle_slow_clients(&mut self) {
         let mut ids = std::mem::take(&mut self.ids);
-        self.shared.ports.outboxes.take_fallen_behind(&mut ids);
+        self.shared.requests.outboxes.take_fallen_behind(&mut ids);
         for id in ids.drain(..) {
-            self.with(id, |connection, shared| connection.fell_behind(id, shared));
+            self.with(id, |connection, shared| {
+                connection.log_missed_publications(id, shared)
+            });
         }
-        self.shared.ports.outboxes.take_overflowed(&mut ids);
+        self.shared.requests.outboxes.take_overflowed(&mut ids);
         for id in ids.drain(..) {
-            self.with(id, |connection, shared| connection.overflowed(id, shared));
+            self.with(id, |connection, shared| {
+                connection.handle_overflow(id, shared)
+            });
         }
         self.ids = ids;
     }
 
     /// Hands the hub's answers to those who asked.
-    pub(crate) fn hand_out_answers(&mut self) {
-        while let Some((id, ticket, answer)) = self.shared.ports.answers.pop_front() {
+    pub(crate) fn deliver_answers(&mut self) {
+        while let Some((id, ticket, answer)) = self.shared.requests.answers.pop_front() {
             if let Some(answer) = self.answer_app(id, ticket, answer) {
                 self.with(id, |connection, shared| {
-                    connection.answered(id, ticket, answer, shared);
+                    connection.handle_answer(id, ticket, answer, shared);
                 });
             }
         }
@@ -160,45 +164,48 @@ impl<A: AppHost, T> Worker<A, T> {
 
     /// Takes the turn's questions to whoever decides, and hands over the verdicts that are there. What these bring about
     /// is taken up next turn, so that a client whose commands are all refused at once cannot hold the worker.
-    fn ask_hooks(&mut self) {
-        self.hand_in_questions();
-        if self.shared.ports.verdicts.is_empty() {
+    fn send_hook_requests(&mut self) {
+        self.deliver_app_requests();
+        if self.shared.requests.hook_decisions.is_empty() {
             return;
         }
-        for _ in 0..self.shared.ports.verdicts.len() {
-            if let Some((id, question, verdict)) = self.shared.ports.verdicts.pop_front() {
+        for _ in 0..self.shared.requests.hook_decisions.len() {
+            if let Some((id, question, verdict)) = self.shared.requests.hook_decisions.pop_front() {
                 self.with(id, |connection, shared| {
-                    connection.judged(id, question, verdict, shared);
+                    connection.handle_hook_decision(id, question, verdict, shared);
                 });
             }
         }
-        self.hand_in_questions();
+        self.deliver_app_requests();
         // They may have published, or have been decided on.
         self.is_busy = true;
     }
 
-    fn hand_in_questions(&mut self) {
-        while let Some(question) = self.shared.ports.questions.pop_front() {
-            match question.decider {
-                Decider::App { app, timeout_ms } => {
+    fn deliver_app_requests(&mut self) {
+        while let Some(question) = self.shared.requests.hook_requests.pop_front() {
+            match question.target {
+                HookTarget::App { app, timeout_ms } => {
                     self.with_apps(|apps, shared| {
-                        apps.decide(app, timeout_ms, &question, shared);
+                        apps.decide_hook(app, timeout_ms, &question, shared);
                     });
                     // It may have published, or begun something.
                     self.is_busy = true;
                 }
-                Decider::BackEnd(_) => self.requests.push_back(Request::Hook(question)),
+                HookTarget::BackEnd(_) => self.requests.push_back(ExternalRequest::Hook(question)),
             }
         }
     }
 
     fn take_channel_events(&mut self) {
-        let lost = self.shared.hub.take_happenings(&mut self.channel_events);
+        let lost = self
+            .shared
+            .hub
+            .take_channel_events(&mut self.channel_events);
         if lost == 0 && self.channel_events.is_empty() {
             return;
         }
         let events = std::mem::take(&mut self.channel_events);
-        let has_work = self.with_apps(|apps, _| apps.happened(&events, lost));
+        let has_work = self.with_apps(|apps, _| apps.handle_channel_event(&events, lost));
         self.is_busy |= has_work == Some(true);
         self.channel_events = events;
         self.lost_events += lost;
@@ -206,27 +213,29 @@ impl<A: AppHost, T> Worker<A, T> {
 
     /// Takes the next thing that somebody outside is asked for. To be called after [`finish_turn`](Self::finish_turn)
     /// until it returns `None`.
-    pub fn poll_request(&mut self) -> Option<Request> {
+    pub fn poll_request(&mut self) -> Option<ExternalRequest> {
         self.requests.pop_front()
     }
 
     /// Returns what happened in channels since the last call, for a back end, and how many events were lost. To be called
     /// once a turn; what is left in the list comes again.
-    pub fn poll_channel_events(&mut self) -> (&mut Vec<Happening>, u64) {
+    pub fn poll_channel_events(&mut self) -> (&mut Vec<ChannelEvent>, u64) {
         let lost = std::mem::take(&mut self.lost_events);
         (&mut self.channel_events, lost)
     }
 
     /// Takes the turn's batch for the log of history. Not to be called while the log has no room: the hub keeps what
     /// comes, as far as it has room, and refuses publications beyond.
-    pub fn poll_history(&mut self) -> Option<Batch> {
+    pub fn poll_history(&mut self) -> Option<LogBatch> {
         let is_all = self.limits.maintains && self.shared.now.mono_ms >= self.maintain_at_ms;
         self.shared.hub.take_batch(is_all)
     }
 
     /// The log has everything up to this batch.
     pub fn handle_durable(&mut self, batch: u64) {
-        self.shared.hub.durable(batch, &mut self.shared.ports);
+        self.shared
+            .hub
+            .batch_durable(batch, &mut self.shared.requests);
     }
 
     /// Says whether the log makes no progress now, so that waiting for it needs no haste.
@@ -244,7 +253,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.is_trimmed = is_due && !self.shared.trim();
         begin_work(&self.limits, &mut self.shared);
         // Clients that were given up just now are told of in the next turn.
-        self.is_busy |= is_due && self.shared.hub.has_to_tell();
+        self.is_busy |= is_due && self.shared.hub.has_pending_output();
     }
 
     /// Returns when the next turn has to begin. After [`end_turn`](Self::end_turn) it changes only with what applications
@@ -254,7 +263,7 @@ impl<A: AppHost, T> Worker<A, T> {
         let apps = self.apps_due_in_ms();
         let shared = &self.shared;
         if self.is_busy
-            || shared.hub.has_to_sweep()
+            || shared.hub.needs_sweep()
             || !self.resumable.is_empty()
             || !self.shared.waiting_for_turn.is_empty()
             || apps == Some(0)
@@ -262,7 +271,7 @@ impl<A: AppHost, T> Worker<A, T> {
             return TurnState::Busy;
         }
         let waits = !shared.waiting_for_credit.is_empty()
-            || !shared.ports.relays.is_empty()
+            || !shared.requests.relays.is_empty()
             || shared.hub.has_stalled();
         let own = if waits {
             Some(match self.is_log_failing {
@@ -279,18 +288,20 @@ impl<A: AppHost, T> Worker<A, T> {
 
     /// Sets the gauges of this worker's part of the hub.
     fn set_gauges(&self) {
-        let counts = self.shared.hub.counts();
+        let counts = self.shared.hub.gauges();
         let stats = Arc::as_ref(&self.shared.stats);
         stats.channels.set(u64::from(
             counts.channels - counts.users.min(counts.channels),
         ));
         stats.users.set(u64::from(counts.users));
         stats.subscriptions.set(u64::from(counts.subscriptions));
-        stats.fanned_out.set(self.shared.hub.handed_total());
+        stats.fanned_out.set(self.shared.hub.receivers_total());
         stats.streams.set(u64::from(counts.streams));
         stats.history_bytes.set(counts.history_bytes);
         stats.history_pending.set(u64::from(counts.pending));
         stats.history_evicted.set(self.shared.hub.evicted_total());
-        stats.joins_untold.set(self.shared.hub.untold_total());
+        stats
+            .join_leaves_dropped
+            .set(self.shared.hub.dropped_join_leaves_total());
     }
 }

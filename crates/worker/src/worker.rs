@@ -4,17 +4,17 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 
-use veche_frontends::hooks::{Question, QuestionId, Verdict};
-use veche_frontends::identity::{Certified, Finding};
-use veche_frontends::{Caller, Connection, Dial, Now, Shared, Site};
-use veche_hub::Happening;
+use veche_frontends::hooks::{HookDecision, HookRequest, HookRequestId};
+use veche_frontends::identity::{CertificateNames, IdentityResult};
+use veche_frontends::{Connection, Context, DialCommand, DialId, FrontendConfig, Now};
+use veche_hub::ChannelEvent;
 use veche_types::{ConnectionId, WorkerId};
 
 use crate::apps::AppHost;
 use crate::drain::Drain;
 use crate::limits::TurnLimits;
-use crate::message::Outgoing;
-use crate::slab::Slab;
+use crate::message::OutgoingMail;
+use crate::slab::ConnectionSlab;
 
 /// One worker without I/O. `A` is the type of its applications, `T` what its driver keeps beside each connection.
 ///
@@ -29,7 +29,7 @@ use crate::slab::Slab;
 /// 3. [`handle_credits`](Self::handle_credits) for each worker, then [`handle_message`](Self::handle_message) while
 ///    [`wants_message`](Self::wants_message).
 /// 4. Completions, in any order: [`handle_durable`](Self::handle_durable), [`handle_identity`](Self::handle_identity),
-///    [`handle_verdict`](Self::handle_verdict), [`handle_apps_stopped`](Self::handle_apps_stopped),
+///    [`handle_hook_decision`](Self::handle_verdict), [`handle_apps_stopped`](Self::handle_apps_stopped),
 ///    [`handle_clients_gone`](Self::handle_clients_gone), [`handle_services_ended`](Self::handle_services_ended).
 /// 5. [`finish_turn`](Self::finish_turn).
 /// 6. What is asked of others: [`poll_request`](Self::poll_request), [`poll_history`](Self::poll_history),
@@ -46,12 +46,12 @@ use crate::slab::Slab;
 pub struct Worker<A: AppHost, T = ()> {
     pub(crate) id: WorkerId,
     pub(crate) limits: TurnLimits,
-    pub(crate) shared: Shared,
-    pub(crate) slab: Slab<T>,
+    pub(crate) shared: Context,
+    pub(crate) slab: ConnectionSlab<T>,
     pub(crate) commands: VecDeque<TransportCommand>,
-    pub(crate) requests: VecDeque<Request>,
+    pub(crate) requests: VecDeque<ExternalRequest>,
     /// Messages that belong to no lane of the hub's.
-    pub(crate) outgoing: VecDeque<Outgoing<A::Message>>,
+    pub(crate) outgoing: VecDeque<OutgoingMail<A::Message>>,
     /// Connections to continue next turn.
     pub(crate) resumable: Vec<ConnectionId>,
     /// Empty between uses.
@@ -68,7 +68,7 @@ pub struct Worker<A: AppHost, T = ()> {
     pub(crate) next_relay: usize,
     /// Messages taken in this turn.
     pub(crate) messages: usize,
-    pub(crate) channel_events: Vec<Happening>,
+    pub(crate) channel_events: Vec<ChannelEvent>,
     pub(crate) lost_events: u64,
     pub(crate) drain: Option<Drain>,
     pub(crate) is_log_failing: bool,
@@ -96,9 +96,9 @@ pub enum TransportCommand {
 
 /// What is asked of the world around a worker.
 #[derive(Debug)]
-pub enum Request {
-    /// The back end is to decide on a command; answered by [`Worker::handle_verdict`] exactly once.
-    Hook(Question),
+pub enum ExternalRequest {
+    /// The back end is to decide on a command; answered by [`Worker::handle_hook_decision`] exactly once.
+    Hook(HookRequest),
     /// The applications of this worker have done what they do at the end; when those of all workers have,
     /// [`Worker::handle_apps_stopped`] says so.
     AppsStopped,
@@ -112,7 +112,7 @@ pub enum Request {
 
 /// A connection that is gone.
 #[derive(Debug)]
-pub struct Closed<T> {
+pub struct ClosedConnection<T> {
     /// What the driver kept beside it.
     pub transport: T,
     /// The address of the client.
@@ -121,13 +121,13 @@ pub struct Closed<T> {
 
 impl<A: AppHost, T> Worker<A, T> {
     /// Makes a worker without connections. Which worker it is its part of the hub says.
-    pub fn new(mut shared: Shared, limits: TurnLimits) -> Self {
+    pub fn new(mut shared: Context, limits: TurnLimits) -> Self {
         begin_work(&limits, &mut shared);
         Self {
             id: shared.hub.worker(),
             limits,
             shared,
-            slab: Slab::default(),
+            slab: ConnectionSlab::default(),
             commands: VecDeque::new(),
             requests: VecDeque::new(),
             outgoing: VecDeque::new(),
@@ -168,7 +168,7 @@ impl<A: AppHost, T> Worker<A, T> {
     /// Returns how many workers there are.
     #[must_use]
     pub fn workers(&self) -> usize {
-        self.shared.ports.post.lanes.len()
+        self.shared.requests.mailer.lanes.len()
     }
 
     /// Returns the number of connections.
@@ -179,12 +179,12 @@ impl<A: AppHost, T> Worker<A, T> {
 
     /// Returns what the connections of this worker share.
     #[must_use]
-    pub fn shared(&self) -> &Shared {
+    pub fn shared(&self) -> &Context {
         &self.shared
     }
 
     /// Returns the same to be changed: before the first turn, and for what no step of a turn concerns.
-    pub fn shared_mut(&mut self) -> &mut Shared {
+    pub fn shared_mut(&mut self) -> &mut Context {
         &mut self.shared
     }
 
@@ -194,9 +194,9 @@ impl<A: AppHost, T> Worker<A, T> {
     }
 
     /// Puts another configuration in force.
-    pub fn set_site(&mut self, site: std::sync::Arc<Site>, outbox_bytes_max: usize) {
-        self.shared.set_site(site);
-        let outboxes = &mut self.shared.ports.outboxes;
+    pub fn set_config(&mut self, site: std::sync::Arc<FrontendConfig>, outbox_bytes_max: usize) {
+        self.shared.set_config(site);
+        let outboxes = &mut self.shared.requests.outboxes;
         outboxes.set_outbox_bytes_max(outbox_bytes_max);
     }
 
@@ -205,25 +205,31 @@ impl<A: AppHost, T> Worker<A, T> {
         self.shared.stats.connections.add(1);
         let connection = Connection::accept(id, listener, peer, &mut self.shared);
         self.slab.insert(id, connection, transport);
-        self.settle(id);
+        self.update_connection(id);
     }
 
     /// A connection to another server is being opened for an application.
-    pub fn handle_dialed(&mut self, id: ConnectionId, peer: IpAddr, dial: Dial, transport: T) {
+    pub fn handle_dialed(
+        &mut self,
+        id: ConnectionId,
+        peer: IpAddr,
+        dial: DialCommand,
+        transport: T,
+    ) {
         let connection = Connection::dial(id, peer, dial, &mut self.shared);
         self.slab.insert(id, connection, transport);
-        self.settle(id);
+        self.update_connection(id);
         self.is_busy |= self.has_writes;
     }
 
     /// A connection to another server cannot be opened.
-    pub fn handle_dial_failed(&mut self, caller: Caller, why: &str) {
+    pub fn handle_dial_failed(&mut self, caller: DialId, why: &str) {
         self.with_apps(|apps, shared| apps.client_failed(caller.app, caller.token, why, shared));
         self.is_busy |= self.has_writes;
     }
 
     /// An application gives up a connection that it dials.
-    pub fn hang_up(&mut self, caller: Caller) {
+    pub fn hang_up(&mut self, caller: DialId) {
         // Rare, and there is no other way to find it.
         let found = (0..self.slab.end()).find_map(|index| {
             let id = self.slab.id_at(index)?;
@@ -240,13 +246,13 @@ impl<A: AppHost, T> Worker<A, T> {
     #[inline]
     pub fn handle_received(&mut self, id: ConnectionId, bytes: &mut [u8]) {
         self.with(id, |connection, shared| {
-            connection.received(id, bytes, shared);
+            connection.handle_received(id, bytes, shared);
         });
     }
 
     /// The peer has sent FIN.
     pub fn handle_ended(&mut self, id: ConnectionId) {
-        self.with(id, |connection, shared| connection.ended(id, shared));
+        self.with(id, |connection, shared| connection.handle_ended(id, shared));
     }
 
     /// The timer of a transport has fired.
@@ -258,10 +264,10 @@ impl<A: AppHost, T> Worker<A, T> {
         let stalled_since_ms = entry.stall.since_ms();
         entry
             .connection
-            .timeout(id, stalled_since_ms, &mut self.shared);
-        self.settle(id);
+            .handle_timeout(id, stalled_since_ms, &mut self.shared);
+        self.update_connection(id);
         if let Some(since_ms) = stalled_since_ms {
-            let limit_ms = self.shared.site.limits.write_timeout_ms;
+            let limit_ms = self.shared.config.limits.write_timeout_ms;
             self.arm(id, since_ms + limit_ms);
         }
     }
@@ -276,66 +282,77 @@ impl<A: AppHost, T> Worker<A, T> {
 
     /// The connection cannot go on, for this reason.
     pub fn handle_failed(&mut self, id: ConnectionId, why: &str) {
-        self.with(id, |connection, shared| connection.failed(id, why, shared));
+        self.with(id, |connection, shared| {
+            connection.handle_failed(id, why, shared)
+        });
     }
 
     /// The transport is gone, for this reason if nobody asked for it. Returns what is left of the connection.
-    pub fn handle_closed(&mut self, id: ConnectionId, why: Option<&str>) -> Option<Closed<T>> {
+    pub fn handle_closed(
+        &mut self,
+        id: ConnectionId,
+        why: Option<&str>,
+    ) -> Option<ClosedConnection<T>> {
         let mut entry = self.slab.remove(id)?;
         let (connection, shared) = (&mut entry.connection, &mut self.shared);
         if let Some(why) = why
             && connection.caller().is_some()
         {
-            connection.failed(id, why, shared);
+            connection.handle_failed(id, why, shared);
         }
-        connection.closed(id, shared);
+        connection.handle_closed(id, shared);
         if connection.listener().is_some() {
             shared.stats.connections.sub(1);
         }
-        Some(Closed {
+        Some(ClosedConnection {
             transport: entry.transport,
             peer: entry.connection.peer,
         })
     }
 
     /// The client has shown a certificate that is trusted, before its first byte.
-    pub fn handle_certified(&mut self, id: ConnectionId, certified: Certified) {
+    pub fn handle_certificate(&mut self, id: ConnectionId, certified: CertificateNames) {
         if let Some(entry) = self.slab.get_mut(id) {
-            entry.connection.certified(certified);
+            entry.connection.handle_certificate(certified);
         }
     }
 
     /// A proxy has named its client, before the client's first byte.
-    pub fn handle_introduced(&mut self, id: ConnectionId, client: IpAddr) {
+    pub fn handle_proxy_header(&mut self, id: ConnectionId, client: IpAddr) {
         if let Some(entry) = self.slab.get_mut(id) {
-            entry.connection.introduced(client);
+            entry.connection.handle_proxy_header(client);
         }
     }
 
     /// Counts a connection among those of an address; returns whether that has room for it.
-    pub fn count_as(&mut self, id: ConnectionId, client: IpAddr) -> bool {
+    pub fn count_address(&mut self, id: ConnectionId, client: IpAddr) -> bool {
         let entry = self.slab.get_mut(id);
-        entry.is_none_or(|entry| entry.connection.count_as(client, &self.shared))
+        entry.is_none_or(|entry| entry.connection.count_address(client, &self.shared))
     }
 
     /// Answers a connection with these bytes and ends it.
-    pub fn turn_away(&mut self, id: ConnectionId, answer: &[u8]) {
+    pub fn reject(&mut self, id: ConnectionId, answer: &[u8]) {
         self.with(id, |connection, shared| {
-            connection.turn_away(id, answer, shared);
+            connection.reject(id, answer, shared);
         });
     }
 
     /// What has been found out of the user behind a connection.
-    pub fn handle_identity(&mut self, id: ConnectionId, finding: Finding) {
+    pub fn handle_identity(&mut self, id: ConnectionId, finding: IdentityResult) {
         self.with(id, |connection, shared| {
-            connection.found(id, finding, shared);
+            connection.handle_identity(id, finding, shared);
         });
     }
 
     /// What was decided on a command of a session.
-    pub fn handle_verdict(&mut self, id: ConnectionId, question: QuestionId, verdict: Verdict) {
+    pub fn handle_hook_decision(
+        &mut self,
+        id: ConnectionId,
+        question: HookRequestId,
+        verdict: HookDecision,
+    ) {
         self.with(id, |connection, shared| {
-            connection.judged(id, question, verdict, shared);
+            connection.handle_hook_decision(id, question, verdict, shared);
         });
         self.is_busy |= self.has_writes;
     }
@@ -362,7 +379,7 @@ impl<A: AppHost, T> Worker<A, T> {
     pub fn hold(&mut self, id: ConnectionId, is_held: bool) {
         if let Some(entry) = self.slab.get_mut(id) {
             entry.is_held = is_held;
-            self.settle(id);
+            self.update_connection(id);
         }
     }
 
@@ -385,24 +402,24 @@ impl<A: AppHost, T> Worker<A, T> {
     pub(crate) fn with(
         &mut self,
         id: ConnectionId,
-        work: impl FnOnce(&mut Connection, &mut Shared),
+        work: impl FnOnce(&mut Connection, &mut Context),
     ) {
         if let Some(entry) = self.slab.get_mut(id) {
             self.shared.begin_share();
             work(&mut entry.connection, &mut self.shared);
-            entry.settle(id, &mut self.commands);
+            entry.update_timer(id, &mut self.commands);
         }
     }
 
-    fn settle(&mut self, id: ConnectionId) {
+    fn update_connection(&mut self, id: ConnectionId) {
         if let Some(entry) = self.slab.get_mut(id) {
-            entry.settle(id, &mut self.commands);
+            entry.update_timer(id, &mut self.commands);
         }
     }
 }
 
 /// Sets what the events of the next turn may cost.
-pub(crate) fn begin_work(limits: &TurnLimits, shared: &mut Shared) {
+pub(crate) fn begin_work(limits: &TurnLimits, shared: &mut Context) {
     shared.work.set_share(limits.connection_work.max(1));
     shared.work.set_left(limits.event_work);
 }

@@ -3,8 +3,8 @@
 #[path = "../../nodes/tests/samples/mod.rs"]
 mod samples;
 
-use veche_hub::{Mail, Question, Ticket};
-use veche_nodes::Message;
+use veche_hub::{ChannelQuery, HubMessage, Ticket};
+use veche_nodes::NodeMessage;
 use veche_types::{ConnectionId, WorkerId};
 use veche_worker::WorkerMessage;
 
@@ -39,7 +39,7 @@ fn a_message_for_a_worker_comes_back_as_it_was() {
                 assert_eq!(between_workers.is_data(), message.is_data(), "{name}");
                 // A question comes from its caller, an answer goes there.
                 let (from, to) = match message {
-                    Message::Answer(_) => (OTHER, WORKER),
+                    NodeMessage::Answer(_) => (OTHER, WORKER),
                     _ => (WORKER, OTHER),
                 };
                 let back = between_workers.into_node_message(from, to);
@@ -56,20 +56,20 @@ fn what_belongs_to_the_order_of_a_channel_stays_on_its_node() {
         generation: 0,
     };
     let ticket = Ticket(1);
-    let ask = |channel: &str, question| Mail::Ask {
+    let ask = |channel: &str, question| HubMessage::Query {
         channel: channel.into(),
         question,
         session,
         ticket,
     };
     for mail in [
-        ask("#ann", Question::Presence),
-        ask("news", Question::UserStatus),
-        Mail::Lost {
+        ask("#ann", ChannelQuery::Presence),
+        ask("news", ChannelQuery::UserStatus),
+        HubMessage::Lost {
             channel: "news".into(),
         },
-        Mail::LogFull { is_full: true },
-        Mail::Unsubscribe {
+        HubMessage::LogFull { is_full: true },
+        HubMessage::Unsubscribe {
             channel: "news".into(),
             client: None,
             registration: None,

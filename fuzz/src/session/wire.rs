@@ -1,11 +1,11 @@
 //! What a client of either encoding says and hears, as far as these scripts need it.
 
 use serde_json::Value;
-use veche_proto::websocket::{Codecs, Decoder, Event, Limits, MessageKind, Role};
+use veche_proto::websocket::{Codecs, Decoder, FrameEvent, MessageKind, MessageLimits, Role};
 
 use crate::connection::world::wire;
 
-const LIMITS: Limits = Limits {
+const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 1 << 24,
     fragments_max: 1,
     inflate_ratio_max: 0,
@@ -78,7 +78,7 @@ impl Heard {
                 .decode(&mut self.bytes, &mut self.codecs, &LIMITS);
             let (taken, event) = decoded.expect("frames as a server may send them");
             match event {
-                Some(Event::Message { kind, data }) => {
+                Some(FrameEvent::Message { kind, data }) => {
                     assert!(!self.is_over, "a message behind the end");
                     assert_eq!(kind == MessageKind::Text, self.is_json);
                     match self.is_json {
@@ -86,8 +86,8 @@ impl Heard {
                         false => protobuf_lines(data, &mut lines),
                     }
                 }
-                Some(Event::Close { .. }) => self.is_over = true,
-                Some(Event::Ping(_) | Event::Pong(_)) | None => {}
+                Some(FrameEvent::Close { .. }) => self.is_over = true,
+                Some(FrameEvent::Ping(_) | FrameEvent::Pong(_)) | None => {}
             }
             self.bytes.drain(..taken);
         }

@@ -7,9 +7,9 @@ use fastrand::Rng;
 use super::WAITING_MAX;
 use crate::action::Action;
 use crate::channels::{CHANNELS, COMMON, Kind};
+use crate::coverage::CoverageEvent;
 use crate::failure::{Check, promise};
 use crate::phase::Phase;
-use crate::seen::Event;
 use crate::world::World;
 
 impl World {
@@ -52,7 +52,7 @@ impl World {
             .filter(|one| {
                 let kind = CHANNELS[*one].kind;
                 kind.takes_any()
-                    && !kind.is_decided()
+                    && !kind.is_hooked()
                     && !matches!(kind, Kind::News | Kind::State)
                     && self.home(*one) == home
                     && !is_heard(*one)
@@ -86,7 +86,7 @@ impl World {
         home: usize,
     ) -> Result<Vec<u64>, crate::Failure> {
         let mut numbers = Vec::new();
-        let stalled = |world: &Self| world.process.workers[home].shared().hub.counts().stalled;
+        let stalled = |world: &Self| world.process.workers[home].shared().hub.gauges().stalled;
         let before = stalled(self);
         for _ in 0..WAITING_MAX {
             numbers.push(self.ledger.next_number(channel));
@@ -131,7 +131,7 @@ impl World {
         self.process.lanes.set_due(other, usize::MAX);
         self.rest()?;
         if is_waited_for && waiting {
-            self.ledger.seen.note(Event::WentOnBehind);
+            self.ledger.seen.note(CoverageEvent::WentOnBehind);
         }
         let left = numbers
             .into_iter()
@@ -182,7 +182,7 @@ impl World {
         }
         self.turn(home, Some(random.u32(..)))?;
         if is_waited_for {
-            self.ledger.seen.note(Event::LeftBehind);
+            self.ledger.seen.note(CoverageEvent::LeftBehind);
         }
         self.rest()?;
         self.process.lanes.set_due(deaf, usize::MAX);

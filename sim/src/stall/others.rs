@@ -2,11 +2,11 @@
 
 use fastrand::Rng;
 
-use super::{FEW, KEPT_BYTES, Still, WAITING_MAX};
+use super::{IMMEDIATE_MAX, KEPT_BYTES, StalledParts, WAITING_MAX};
 use crate::action::Action;
 use crate::channels::{CHANNELS, COMMON, Kind};
+use crate::coverage::CoverageEvent;
 use crate::failure::Check;
-use crate::seen::Event;
 use crate::setup::pick;
 use crate::world::World;
 
@@ -16,14 +16,14 @@ impl World {
         if self.disk.is_none() {
             return Ok(());
         }
-        let still = Still {
+        let still = StalledParts {
             worker: None,
             is_log: true,
         };
         let workers: Vec<_> = (0..self.process.workers.len()).collect();
         let concerned = self.concerned();
         let kept: Vec<_> = (0..CHANNELS.len())
-            .filter(|one| CHANNELS[*one].kind.remembers())
+            .filter(|one| CHANNELS[*one].kind.has_history())
             .collect();
         let mut waits = false;
         for _ in 0..3 {
@@ -38,18 +38,18 @@ impl World {
         }
         self.rest_without(&still)?;
         for worker in &self.process.workers {
-            waits |= worker.shared().hub.counts().pending > 0;
+            waits |= worker.shared().hub.gauges().pending > 0;
         }
         for (channel, one) in CHANNELS.iter().enumerate() {
             let kind = one.kind;
-            if !kind.remembers() && kind.takes_any() {
-                self.publication_goes_on(channel, *pick(random, &workers), &still)?;
+            if !kind.has_history() && kind.takes_any() {
+                self.check_publication_progress(channel, *pick(random, &workers), &still)?;
                 if waits {
-                    self.ledger.seen.note(Event::WentOnWithoutLog);
+                    self.ledger.seen.note(CoverageEvent::WentOnWithoutLog);
                 }
             }
         }
-        self.commands_go_on(&concerned, &still, random)
+        self.check_command_progress(&concerned, &still, random)
     }
 
     /// Clients that may lose some do not read until they have lost some, and then they do.
@@ -78,7 +78,7 @@ impl World {
             self.rest()?;
         }
         if self.dropped_oldest() > before {
-            self.ledger.seen.note(Event::DroppedOldest);
+            self.ledger.seen.note(CoverageEvent::DroppedOldest);
         }
         for (number, _) in &lossy {
             self.peers.listeners[*number].reads = true;
@@ -99,7 +99,7 @@ impl World {
 
     /// More are subscribed than a worker serves at once, and another one comes between two publications.
     pub(super) fn crowd(&mut self, worker: usize, random: &mut Rng) -> Check {
-        if self.peers.clients.len() <= FEW + 1 {
+        if self.peers.clients.len() <= IMMEDIATE_MAX + 1 {
             return Ok(());
         }
         let channels: Vec<_> = (0..COMMON)
@@ -119,7 +119,7 @@ impl World {
         self.rest()?;
         let subscribers = self.subscribers(channel);
         let here = subscribers.filter(|one| self.worker_of(one.link) == Some(worker));
-        let is_crowded = here.count() > FEW;
+        let is_crowded = here.count() > IMMEDIATE_MAX;
         let home = self.home(channel);
         self.push(home, channel, 0, 1)?;
         let action = Action::Subscribe {
@@ -140,7 +140,7 @@ impl World {
             self.turn(home, None)?;
         }
         if is_crowded && self.worker_of(link) == Some(worker) {
-            self.ledger.seen.note(Event::CameBetween);
+            self.ledger.seen.note(CoverageEvent::CameBetween);
         }
         Ok(())
     }

@@ -8,24 +8,24 @@ use rusqlite::types::{FromSql, FromSqlError, ValueRef};
 
 use super::{Database, explain};
 use crate::error::Error;
-use crate::index::{Head, Index, Plan, Row};
-use crate::loaded::{Channel, Loaded, Warning};
-use crate::record::{Publication, Version};
-use crate::run::{Cause, Renewal};
-use crate::tail::Tail;
+use crate::index::{ChangeSet, Index, PublicationRow, StreamRow};
+use crate::loaded::{LoadedStream, LoadedStreams, Warning};
+use crate::record::{StoredPublication, StoredVersion};
+use crate::run_state::{Renewal, RenewalCause};
+use crate::wal_tail::WalTail;
 
 /// What was in the file.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
-    pub(crate) loaded: Loaded,
+    pub(crate) loaded: LoadedStreams,
     pub(crate) index: Index,
     /// What has to be written before anything else: rows that are of no use go, and streams have other epochs.
-    pub(crate) repairs: Plan,
+    pub(crate) repairs: ChangeSet,
 }
 
 /// A stream, while its publications are read.
-struct Reading {
-    channel: Channel,
+struct LoadingStream {
+    channel: LoadedStream,
     id: u64,
     /// Row numbers of its publications.
     numbers: Vec<u64>,
@@ -43,8 +43,8 @@ enum Damage {
 
 /// What is read of all streams.
 #[derive(Default)]
-struct Reader {
-    streams: Vec<Reading>,
+struct Loader {
+    streams: Vec<LoadingStream>,
     /// Positions in `streams`, by row.
     places: HashMap<u64, usize, foldhash::fast::RandomState>,
     warnings: Vec<Warning>,
@@ -53,16 +53,16 @@ struct Reader {
     lost: Vec<u64>,
     lost_streams: Vec<u64>,
     /// Something may be missing at the end of each stream.
-    renewal: Option<(Cause, Renewal)>,
+    renewal: Option<(RenewalCause, Renewal)>,
 }
 
 impl Database {
     /// Reads everything, and writes nothing. `renewal`: something may be missing at the end, so all streams get other
     /// epochs.
-    pub(crate) fn load(&self, renewal: Option<(Cause, Renewal)>) -> Result<Contents, Error> {
-        let mut reader = Reader {
+    pub(crate) fn load(&self, renewal: Option<(RenewalCause, Renewal)>) -> Result<Contents, Error> {
+        let mut reader = Loader {
             renewal,
-            ..Reader::default()
+            ..Loader::default()
         };
         self.check()?;
         self.read(&mut reader)
@@ -70,7 +70,7 @@ impl Database {
         Ok(reader.finish(self.tail))
     }
 
-    fn read(&self, reader: &mut Reader) -> rusqlite::Result<()> {
+    fn read(&self, reader: &mut Loader) -> rusqlite::Result<()> {
         let text =
             "select id, name, epoch, opened_ms, top, version, version_epoch, checksum from stream";
         let mut statement = self.connection.prepare(text)?;
@@ -98,21 +98,21 @@ impl Database {
     }
 }
 
-impl Reader {
-    fn stream(&mut self, head: &Head) {
+impl Loader {
+    fn stream(&mut self, head: &StreamRow) {
         self.places.insert(head.id, self.streams.len());
         self.index.skip_to_stream(head.id);
-        let channel = Channel {
+        let channel = LoadedStream {
             name: Arc::clone(&head.name),
             epoch: self
                 .renewal
-                .map_or(head.epoch, |(_, renewal)| renewal.of(head.epoch)),
+                .map_or(head.epoch, |(_, renewal)| renewal.apply(head.epoch)),
             opened_ms: head.opened_ms,
             top: head.top,
             version: head.version.clone(),
             publications: Vec::new(),
         };
-        self.streams.push(Reading {
+        self.streams.push(LoadingStream {
             channel,
             id: head.id,
             numbers: Vec::new(),
@@ -132,7 +132,7 @@ impl Reader {
         });
     }
 
-    fn publication(&mut self, number: u64, stream: u64, publication: Publication) {
+    fn publication(&mut self, number: u64, stream: u64, publication: StoredPublication) {
         self.index.skip_to(number);
         let reading = self
             .places
@@ -165,7 +165,7 @@ impl Reader {
         }
     }
 
-    fn finish(mut self, tail: Tail) -> Contents {
+    fn finish(mut self, tail: WalTail) -> Contents {
         let mut channels = Vec::with_capacity(self.streams.len());
         let mut renewed = Vec::new();
         for reading in self.streams {
@@ -189,7 +189,7 @@ impl Reader {
                 }
                 Damage::None => {}
             }
-            let head = Head {
+            let head = StreamRow {
                 id: reading.id,
                 name: Arc::clone(&channel.name),
                 epoch: channel.epoch,
@@ -211,27 +211,27 @@ impl Reader {
             channels.push(channel);
         }
         let count = renewed.len() as u64;
-        let Tail { bytes, commits, .. } = tail;
+        let WalTail { bytes, commits, .. } = tail;
         let cause = self.renewal.map(|(cause, _)| cause);
-        if bytes > 0 && cause != Some(Cause::Log) {
+        if bytes > 0 && cause != Some(RenewalCause::Log) {
             self.warnings.push(Warning::Tail { bytes });
         }
         match cause {
-            Some(Cause::Log) => self.warnings.push(Warning::Cut {
+            Some(RenewalCause::Log) => self.warnings.push(Warning::Cut {
                 bytes,
                 commits,
                 channels: count,
             }),
-            Some(Cause::Machine) if count > 0 => {
+            Some(RenewalCause::Machine) if count > 0 => {
                 self.warnings.push(Warning::Lost { channels: count })
             }
-            Some(Cause::Asked) => self.warnings.push(Warning::Renewed { channels: count }),
+            Some(RenewalCause::Asked) => self.warnings.push(Warning::Renewed { channels: count }),
             _ => {}
         }
-        let mut repairs = Plan::of_repairs(self.lost, self.lost_streams);
+        let mut repairs = ChangeSet::of_repairs(self.lost, self.lost_streams);
         repairs.streams = renewed;
         let publications = self.index.publications();
-        let loaded = Loaded {
+        let loaded = LoadedStreams {
             channels: channels.into_iter(),
             publications,
             warnings: self.warnings,
@@ -259,8 +259,8 @@ impl From<rusqlite::Error> for Damaged {
     }
 }
 
-fn head(id: u64, row: &rusqlite::Row<'_>) -> Result<Head, Damaged> {
-    let head = Head {
+fn head(id: u64, row: &rusqlite::Row<'_>) -> Result<StreamRow, Damaged> {
+    let head = StreamRow {
         id,
         name: row.get_ref(1)?.as_str()?.into(),
         epoch: number_of(row.get_ref(2)?)?,
@@ -272,8 +272,12 @@ fn head(id: u64, row: &rusqlite::Row<'_>) -> Result<Head, Damaged> {
     if is_whole { Ok(head) } else { Err(Damaged) }
 }
 
-fn publication(number: u64, stream: u64, row: &rusqlite::Row<'_>) -> Result<Publication, Damaged> {
-    let publication = Publication {
+fn publication(
+    number: u64,
+    stream: u64,
+    row: &rusqlite::Row<'_>,
+) -> Result<StoredPublication, Damaged> {
+    let publication = StoredPublication {
         offset: number_of(row.get_ref(2)?)?,
         at_ms: number_of(row.get_ref(3)?)?,
         kind: u8::column_result(row.get_ref(4)?)?,
@@ -285,7 +289,7 @@ fn publication(number: u64, stream: u64, row: &rusqlite::Row<'_>) -> Result<Publ
             .map(Bytes::copy_from_slice),
     };
     let written = number_of(row.get_ref(9)?)?;
-    let row = Row {
+    let row = PublicationRow {
         stream,
         publication,
     };
@@ -297,12 +301,12 @@ fn publication(number: u64, stream: u64, row: &rusqlite::Row<'_>) -> Result<Publ
     }
 }
 
-fn version(number: ValueRef<'_>, epoch: ValueRef<'_>) -> Result<Option<Version>, Damaged> {
+fn version(number: ValueRef<'_>, epoch: ValueRef<'_>) -> Result<Option<StoredVersion>, Damaged> {
     if number == ValueRef::Null {
         return Ok(None);
     }
     let epoch = epoch.as_str_or_null()?.map(Arc::from);
-    Ok(Some(Version {
+    Ok(Some(StoredVersion {
         number: number_of(number)?,
         epoch,
     }))

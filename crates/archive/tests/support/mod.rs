@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use veche_archive::{
-    Archive, Channel, Fsync, Loaded, Options, Publication, Record, Refused, Version, Writer,
+    AppendError, Archive, FsyncPolicy, LoadedStream, LoadedStreams, Options, Record,
+    StoredPublication, StoredVersion, Writer,
 };
 
 /// A folder of this test's own.
@@ -55,10 +56,10 @@ impl Drop for Folder {
 
 /// What has to be there: written without a thought of how the archive does it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Model(pub(crate) BTreeMap<String, Channel>);
+pub(crate) struct Model(pub(crate) BTreeMap<String, LoadedStream>);
 
 impl Model {
-    pub(crate) fn of(loaded: Loaded) -> Self {
+    pub(crate) fn of(loaded: LoadedStreams) -> Self {
         Self(
             loaded
                 .map(|channel| (channel.name.to_string(), channel))
@@ -121,8 +122,8 @@ impl Model {
     }
 }
 
-fn stream(name: &Arc<str>, epoch: u64, opened_ms: u64) -> Channel {
-    Channel {
+fn stream(name: &Arc<str>, epoch: u64, opened_ms: u64) -> LoadedStream {
+    LoadedStream {
         name: Arc::clone(name),
         epoch,
         opened_ms,
@@ -153,11 +154,11 @@ impl Worker {
         loop {
             match self.writer.append(records) {
                 Ok(batch) => return batch,
-                Err(Refused::Full(again)) => {
+                Err(AppendError::Full(again)) => {
                     records = again;
                     self.news();
                 }
-                Err(Refused::Closed(_)) => panic!("the archive is closed"),
+                Err(AppendError::Closed(_)) => panic!("the archive is closed"),
             }
         }
     }
@@ -175,14 +176,14 @@ impl Worker {
 
     /// Waits until more is durable, for a while.
     fn news(&mut self) {
-        match self.writer.durable() {
+        match self.writer.take_durable() {
             Some(news) => self.durable = news.batch,
             None => thread::park_timeout(Duration::from_secs(1)),
         }
     }
 }
 
-pub(crate) fn options(fsync: Fsync) -> Options {
+pub(crate) fn options(fsync: FsyncPolicy) -> Options {
     Options {
         fsync,
         retry: Duration::from_millis(20),
@@ -191,7 +192,7 @@ pub(crate) fn options(fsync: Fsync) -> Options {
     }
 }
 
-pub(crate) fn open(folder: &Folder, fsync: Fsync) -> (Archive, Loaded) {
+pub(crate) fn open(folder: &Folder, fsync: FsyncPolicy) -> (Archive, LoadedStreams) {
     veche_archive::open(folder.path(), &options(fsync)).expect("an archive")
 }
 
@@ -201,7 +202,7 @@ pub(crate) fn published(
     offset: u64,
     payload: impl Into<Bytes>,
 ) -> Record {
-    let publication = Publication {
+    let publication = StoredPublication {
         offset,
         at_ms: 1_000_000 + offset,
         kind: 2,
@@ -248,11 +249,11 @@ pub(crate) fn batch(worker: u32, number: u64, before: &Model) -> Vec<Record> {
                 below: top.saturating_sub(random.u64(0..8)),
             },
             _ => {
-                let version = Version {
+                let version = StoredVersion {
                     number: random.u64(..),
                     epoch: random.bool().then(|| "état".into()),
                 };
-                let publication = Publication {
+                let publication = StoredPublication {
                     offset: top + random.u64(1..3),
                     at_ms: random.u64(..),
                     kind: random.u8(..),

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use super::json;
 use super::wire;
-use crate::filter::{BadFilter, FILTER_DEPTH_MAX};
-use crate::{Data, depth};
+use crate::filter::{FILTER_DEPTH_MAX, FilterError};
+use crate::{PublicationData, depth};
 
 /// A node with all the fields that one can have.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
-pub(crate) struct Wire<'a> {
+pub(crate) struct WireNode<'a> {
     #[serde(borrow, deserialize_with = "json::text")]
     pub(crate) op: Cow<'a, str>,
     #[serde(borrow, deserialize_with = "json::text")]
@@ -26,30 +26,32 @@ pub(crate) struct Wire<'a> {
 }
 
 /// Reads a filter of no more bytes than one may have: that bounds what it takes here.
-pub(crate) fn read(data: Data<'_>) -> Result<Wire<'_>, BadFilter> {
+pub(crate) fn read(data: PublicationData<'_>) -> Result<WireNode<'_>, FilterError> {
     match data {
         // Each node is an object, and has its inner ones or its values in a list.
-        Data::Json(text) if depth::is_over(text, 2 * FILTER_DEPTH_MAX) => Err(BadFilter),
-        Data::Json(text) => json::one(text).map_err(|_| BadFilter),
-        Data::Text(_) => Err(BadFilter),
-        Data::Binary(bytes) => protobuf(bytes, FILTER_DEPTH_MAX),
+        PublicationData::Json(text) if depth::is_over(text, 2 * FILTER_DEPTH_MAX) => {
+            Err(FilterError)
+        }
+        PublicationData::Json(text) => json::one(text).map_err(|_| FilterError),
+        PublicationData::Text(_) => Err(FilterError),
+        PublicationData::Binary(bytes) => protobuf(bytes, FILTER_DEPTH_MAX),
     }
 }
 
-fn protobuf(mut bytes: &[u8], depth_max: usize) -> Result<Wire<'_>, BadFilter> {
-    let depth_left = depth_max.checked_sub(1).ok_or(BadFilter)?;
-    let mut node = Wire::default();
+fn protobuf(mut bytes: &[u8], depth_max: usize) -> Result<WireNode<'_>, FilterError> {
+    let depth_left = depth_max.checked_sub(1).ok_or(FilterError)?;
+    let mut node = WireNode::default();
     while !bytes.is_empty() {
-        let (number, value) = wire::field(&mut bytes).map_err(|_| BadFilter)?;
+        let (number, value) = wire::field(&mut bytes).map_err(|_| FilterError)?;
         if !(1..=6).contains(&number) {
             continue;
         }
-        let value = value.bytes().ok_or(BadFilter)?;
+        let value = value.bytes().ok_or(FilterError)?;
         if number == 6 {
             node.nodes.push(protobuf(value, depth_left)?);
             continue;
         }
-        let text = Cow::Borrowed(super::text(value).map_err(|_| BadFilter)?);
+        let text = Cow::Borrowed(super::text(value).map_err(|_| FilterError)?);
         match number {
             1 => node.op = text,
             2 => node.key = text,

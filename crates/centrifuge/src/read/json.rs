@@ -9,12 +9,15 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::draft::{Draft, ENTRIES_MAX};
-use crate::{Data, Emulation, Malformed, Request, Secret, ServerSub, StreamPosition};
+use super::command_builder::{CommandBuilder, ENTRIES_MAX};
+use crate::{
+    EmulationBody, MalformedMessage, PublicationData, Request, SecretText, ServerSub,
+    StreamPosition,
+};
 
 /// What is left of a message.
 pub(super) type Stream<'a> =
-    serde_json::StreamDeserializer<'a, serde_json::de::StrRead<'a>, Draft<'a>>;
+    serde_json::StreamDeserializer<'a, serde_json::de::StrRead<'a>, CommandBuilder<'a>>;
 
 /// The commands of a message.
 pub(super) fn stream(message: &str) -> Stream<'_> {
@@ -22,12 +25,14 @@ pub(super) fn stream(message: &str) -> Stream<'_> {
 }
 
 /// The next of them.
-pub(super) fn next<'a>(stream: &mut Stream<'a>) -> Option<Result<Draft<'a>, Malformed>> {
+pub(super) fn next<'a>(
+    stream: &mut Stream<'a>,
+) -> Option<Result<CommandBuilder<'a>, MalformedMessage>> {
     Some(stream.next()?.map_err(|error| malformed(&error)))
 }
 
 /// The only object of a message.
-pub(super) fn one<'a, T: Deserialize<'a>>(message: &'a str) -> Result<T, Malformed> {
+pub(super) fn one<'a, T: Deserialize<'a>>(message: &'a str) -> Result<T, MalformedMessage> {
     match serde_json::from_str::<Object<T>>(message) {
         Ok(object) => Ok(object.0),
         Err(error) => Err(malformed(&error)),
@@ -35,11 +40,11 @@ pub(super) fn one<'a, T: Deserialize<'a>>(message: &'a str) -> Result<T, Malform
 }
 
 /// Where, and never what: the error's own words repeat what came.
-fn malformed(error: &serde_json::Error) -> Malformed {
+fn malformed(error: &serde_json::Error) -> MalformedMessage {
     let (line, column) = (error.line(), error.column());
     match error.is_data() {
-        true => Malformed::Value { line, column },
-        false => Malformed::Json { line, column },
+        true => MalformedMessage::Value { line, column },
+        false => MalformedMessage::Json { line, column },
     }
 }
 
@@ -58,11 +63,11 @@ pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'de
 }
 
 /// An application's data as they stand.
-pub(crate) fn data<'de, D>(deserializer: D) -> Result<Option<Data<'de>>, D::Error>
+pub(crate) fn data<'de, D>(deserializer: D) -> Result<Option<PublicationData<'de>>, D::Error>
 where
     D: Deserializer<'de>,
 {
-    <&RawValue>::deserialize(deserializer).map(|raw| Some(Data::Json(raw.get())))
+    <&RawValue>::deserialize(deserializer).map(|raw| Some(PublicationData::Json(raw.get())))
 }
 
 /// An object.
@@ -76,12 +81,12 @@ where
 }
 
 /// A value as it stands, to be read later if at all.
-pub(crate) fn raw<'de, D>(deserializer: D) -> Result<Option<Data<'de>>, D::Error>
+pub(crate) fn raw<'de, D>(deserializer: D) -> Result<Option<PublicationData<'de>>, D::Error>
 where
     D: Deserializer<'de>,
 {
     let raw = Option::<&RawValue>::deserialize(deserializer)?;
-    Ok(raw.map(|raw| Data::Json(raw.get())))
+    Ok(raw.map(|raw| PublicationData::Json(raw.get())))
 }
 
 /// A list of texts.
@@ -104,21 +109,23 @@ where
 }
 
 /// A text that no log may hold.
-pub(crate) fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Secret<'de>, D::Error> {
-    text(deserializer).map(Secret)
+pub(crate) fn secret<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<SecretText<'de>, D::Error> {
+    text(deserializer).map(SecretText)
 }
 
 /// A map of such texts.
 pub(crate) fn secrets<'de, D>(
     deserializer: D,
-) -> Result<Vec<(Cow<'de, str>, Secret<'de>)>, D::Error>
+) -> Result<Vec<(Cow<'de, str>, SecretText<'de>)>, D::Error>
 where
     D: Deserializer<'de>,
 {
     let entries: Entries<'de, Text<'de>> = zero(deserializer)?;
     let entries = entries.0.into_iter();
     Ok(entries
-        .map(|(name, value)| (name, Secret(value.0)))
+        .map(|(name, value)| (name, SecretText(value.0)))
         .collect())
 }
 
@@ -256,7 +263,7 @@ impl<'de, V: Deserialize<'de>> Visitor<'de> for EntriesVisitor<'de, V> {
 /// What a command consists of.
 #[derive(serde::Deserialize)]
 #[serde(field_identifier, rename_all = "snake_case")]
-enum Part {
+enum CommandField {
     Id,
     Connect,
     Subscribe,
@@ -274,16 +281,16 @@ enum Part {
     Unknown,
 }
 
-impl<'de> Deserialize<'de> for Draft<'de> {
+impl<'de> Deserialize<'de> for CommandBuilder<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(DraftVisitor(Draft::default()))
+        deserializer.deserialize_map(DraftVisitor(CommandBuilder::default()))
     }
 }
 
-struct DraftVisitor<'a>(Draft<'a>);
+struct DraftVisitor<'a>(CommandBuilder<'a>);
 
 impl<'de> Visitor<'de> for DraftVisitor<'de> {
-    type Value = Draft<'de>;
+    type Value = CommandBuilder<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a command")
@@ -292,23 +299,23 @@ impl<'de> Visitor<'de> for DraftVisitor<'de> {
     fn visit_map<M: MapAccess<'de>>(mut self, mut map: M) -> Result<Self::Value, M::Error> {
         while let Some(part) = map.next_key()? {
             let request = match part {
-                Part::Id => {
+                CommandField::Id => {
                     self.0.id = map.next_value::<Option<u32>>()?.unwrap_or_default();
                     continue;
                 }
-                Part::Connect => request(&mut map)?.map(Request::Connect),
-                Part::Subscribe => request(&mut map)?.map(Request::Subscribe),
-                Part::Unsubscribe => request(&mut map)?.map(Request::Unsubscribe),
-                Part::Publish => request(&mut map)?.map(Request::Publish),
-                Part::Presence => request(&mut map)?.map(Request::Presence),
-                Part::PresenceStats => request(&mut map)?.map(Request::PresenceStats),
-                Part::History => request(&mut map)?.map(Request::History),
-                Part::Ping => request::<Nothing, _>(&mut map)?.map(|_| Request::Ping),
-                Part::Send => request(&mut map)?.map(Request::Send),
-                Part::Rpc => request(&mut map)?.map(Request::Rpc),
-                Part::Refresh => request(&mut map)?.map(Request::Refresh),
-                Part::SubRefresh => request(&mut map)?.map(Request::SubRefresh),
-                Part::Unknown => {
+                CommandField::Connect => request(&mut map)?.map(Request::Connect),
+                CommandField::Subscribe => request(&mut map)?.map(Request::Subscribe),
+                CommandField::Unsubscribe => request(&mut map)?.map(Request::Unsubscribe),
+                CommandField::Publish => request(&mut map)?.map(Request::Publish),
+                CommandField::Presence => request(&mut map)?.map(Request::Presence),
+                CommandField::PresenceStats => request(&mut map)?.map(Request::PresenceStats),
+                CommandField::History => request(&mut map)?.map(Request::History),
+                CommandField::Ping => request::<EmptyObject, _>(&mut map)?.map(|_| Request::Ping),
+                CommandField::Send => request(&mut map)?.map(Request::Send),
+                CommandField::Rpc => request(&mut map)?.map(Request::Rpc),
+                CommandField::Refresh => request(&mut map)?.map(Request::Refresh),
+                CommandField::SubRefresh => request(&mut map)?.map(Request::SubRefresh),
+                CommandField::Unknown => {
                     map.next_value::<IgnoredAny>()?;
                     None
                 }
@@ -333,9 +340,9 @@ where
 
 /// An object of which nothing is known.
 #[derive(serde::Deserialize)]
-struct Nothing {}
+struct EmptyObject {}
 
-impl<'de> Deserialize<'de> for Emulation<'de> {
+impl<'de> Deserialize<'de> for EmulationBody<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(serde::Deserialize)]
         struct Envelope<'a> {

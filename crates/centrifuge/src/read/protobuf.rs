@@ -3,22 +3,22 @@
 
 use std::borrow::Cow;
 
-use super::draft::{Draft, ENTRIES_MAX};
+use super::command_builder::{CommandBuilder, ENTRIES_MAX};
 use super::wire::{self, Value};
 use crate::{
-    ChannelRequest, ConnectRequest, Data, Emulation, HistoryRequest, Malformed, PublishRequest,
-    RefreshRequest, Request, RpcRequest, Secret, SendRequest, ServerSub, StreamPosition,
-    SubRefreshRequest, SubscribeRequest,
+    ChannelRequest, ConnectRequest, EmulationBody, HistoryRequest, MalformedMessage,
+    PublicationData, PublishRequest, RefreshRequest, Request, RpcRequest, SecretText, SendRequest,
+    ServerSub, StreamPosition, SubRefreshRequest, SubscribeRequest,
 };
 
 /// What can be read: begins as its default, and takes field by field.
 pub(super) trait Message<'a>: Default {
     /// Takes a field if it knows its number.
-    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed>;
+    fn take(&mut self, field: Field<'a>) -> Result<(), MalformedMessage>;
 }
 
 /// Reads a message that fills these bytes.
-pub(super) fn message<'a, M: Message<'a>>(bytes: &'a [u8]) -> Result<M, Malformed> {
+pub(super) fn message<'a, M: Message<'a>>(bytes: &'a [u8]) -> Result<M, MalformedMessage> {
     let mut message = M::default();
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -36,47 +36,47 @@ pub(super) struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    fn unexpected(self) -> Malformed {
-        Malformed::Field { field: self.number }
+    fn unexpected(self) -> MalformedMessage {
+        MalformedMessage::Field { field: self.number }
     }
 
-    fn bytes(self) -> Result<&'a [u8], Malformed> {
+    fn bytes(self) -> Result<&'a [u8], MalformedMessage> {
         self.value.bytes().ok_or_else(|| self.unexpected())
     }
 
-    fn text(self) -> Result<Cow<'a, str>, Malformed> {
+    fn text(self) -> Result<Cow<'a, str>, MalformedMessage> {
         super::text(self.bytes()?).map(Cow::Borrowed)
     }
 
-    fn data(self) -> Result<Option<Data<'a>>, Malformed> {
+    fn data(self) -> Result<Option<PublicationData<'a>>, MalformedMessage> {
         // None and no data are the same here.
         let bytes = self.bytes()?;
-        Ok((!bytes.is_empty()).then_some(Data::Binary(bytes)))
+        Ok((!bytes.is_empty()).then_some(PublicationData::Binary(bytes)))
     }
 
-    fn message<M: Message<'a>>(self) -> Result<M, Malformed> {
+    fn message<M: Message<'a>>(self) -> Result<M, MalformedMessage> {
         message(self.bytes()?)
     }
 
-    fn u64(self) -> Result<u64, Malformed> {
+    fn u64(self) -> Result<u64, MalformedMessage> {
         self.value.varint().ok_or_else(|| self.unexpected())
     }
 
     /// Others would cut off what is too large.
-    fn u32(self) -> Result<u32, Malformed> {
+    fn u32(self) -> Result<u32, MalformedMessage> {
         self.u64()?.try_into().map_err(|_| self.unexpected())
     }
 
     /// Two's complement.
-    fn i64(self) -> Result<i64, Malformed> {
+    fn i64(self) -> Result<i64, MalformedMessage> {
         self.u64().map(|value| value as i64)
     }
 
-    fn i32(self) -> Result<i32, Malformed> {
+    fn i32(self) -> Result<i32, MalformedMessage> {
         self.i64()?.try_into().map_err(|_| self.unexpected())
     }
 
-    fn bool(self) -> Result<bool, Malformed> {
+    fn bool(self) -> Result<bool, MalformedMessage> {
         self.u64().map(|value| value != 0)
     }
 }
@@ -88,8 +88,8 @@ fn push<T>(entries: &mut Vec<T>, entry: T) {
     }
 }
 
-impl<'a> Message<'a> for Draft<'a> {
-    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+impl<'a> Message<'a> for CommandBuilder<'a> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), MalformedMessage> {
         let request = match field.number {
             1 => {
                 self.id = field.u32()?;
@@ -102,7 +102,7 @@ impl<'a> Message<'a> for Draft<'a> {
             8 => Request::Presence(field.message()?),
             9 => Request::PresenceStats(field.message()?),
             10 => Request::History(field.message()?),
-            11 => field.message::<Nothing>().map(|_| Request::Ping)?,
+            11 => field.message::<EmptyMessage>().map(|_| Request::Ping)?,
             12 => Request::Send(field.message()?),
             13 => Request::Rpc(field.message()?),
             14 => Request::Refresh(field.message()?),
@@ -115,9 +115,9 @@ impl<'a> Message<'a> for Draft<'a> {
 }
 
 impl<'a> Message<'a> for ConnectRequest<'a> {
-    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), MalformedMessage> {
         match field.number {
-            1 => self.token = Secret(field.text()?),
+            1 => self.token = SecretText(field.text()?),
             2 => self.data = field.data()?,
             3 => {
                 let entry: Entry<'_, SubscribeRequest<'_>> = field.message()?;
@@ -138,7 +138,7 @@ impl<'a> Message<'a> for ConnectRequest<'a> {
             5 => self.version = field.text()?,
             6 => {
                 let entry: Entry<'_, Cow<'_, str>> = field.message()?;
-                push(&mut self.headers, (entry.key, Secret(entry.value)));
+                push(&mut self.headers, (entry.key, SecretText(entry.value)));
             }
             7 => self.flag = field.i64()?,
             _ => {}
@@ -148,10 +148,10 @@ impl<'a> Message<'a> for ConnectRequest<'a> {
 }
 
 impl<'a> Message<'a> for SubscribeRequest<'a> {
-    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), MalformedMessage> {
         match field.number {
             1 => self.channel = field.text()?,
-            2 => self.token = Secret(field.text()?),
+            2 => self.token = SecretText(field.text()?),
             3 => self.recover = field.bool()?,
             6 => self.epoch = field.text()?,
             7 => self.offset = field.u64()?,
@@ -160,7 +160,7 @@ impl<'a> Message<'a> for SubscribeRequest<'a> {
             10 => self.recoverable = field.bool()?,
             11 => self.join_leave = field.bool()?,
             12 => self.delta = field.text()?,
-            13 => self.filter = Some(Data::Binary(field.bytes()?)),
+            13 => self.filter = Some(PublicationData::Binary(field.bytes()?)),
             14 => self.flag = field.i64()?,
             15 => self.kind = field.i32()?,
             _ => {}
@@ -170,7 +170,7 @@ impl<'a> Message<'a> for SubscribeRequest<'a> {
 }
 
 impl<'a> Message<'a> for ChannelRequest<'a> {
-    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), MalformedMessage> {
         if field.number == 1 {
             self.channel = field.text()?;
         }
@@ -179,7 +179,7 @@ impl<'a> Message<'a> for ChannelRequest<'a> {
 }
 
 impl<'a> Message<'a> for PublishRequest<'a> {
-    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), MalformedMessage> {
         match field.number {
             1 => self.channel = field.text()?,
             2 => self.data = field.data()?,
@@ -191,7 +191,7 @@ impl<'a> Message<'a> for PublishRequest<'a> {
 }
 
 impl<'a> Message<'a> for HistoryRequest<'a> {
-    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), MalformedMessage> {
         match field.number {
             1 => self.channel = field.text()?,
             7 => self.limit = field.i32()?,
@@ -204,7 +204,7 @@ impl<'a> Message<'a> for HistoryRequest<'a> {
 }
 
 impl<'a> Message<'a> for StreamPosition<'a> {
-    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), MalformedMessage> {
         match field.number {
             1 => self.offset = field.u64()?,
             2 => self.epoch = field.text()?,
@@ -215,7 +215,7 @@ impl<'a> Message<'a> for StreamPosition<'a> {
 }
 
 impl<'a> Message<'a> for SendRequest<'a> {
-    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), MalformedMessage> {
         if field.number == 1 {
             self.data = field.data()?;
         }
@@ -224,7 +224,7 @@ impl<'a> Message<'a> for SendRequest<'a> {
 }
 
 impl<'a> Message<'a> for RpcRequest<'a> {
-    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), MalformedMessage> {
         match field.number {
             1 => self.data = field.data()?,
             2 => self.method = field.text()?,
@@ -235,19 +235,19 @@ impl<'a> Message<'a> for RpcRequest<'a> {
 }
 
 impl<'a> Message<'a> for RefreshRequest<'a> {
-    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), MalformedMessage> {
         if field.number == 1 {
-            self.token = Secret(field.text()?);
+            self.token = SecretText(field.text()?);
         }
         Ok(())
     }
 }
 
 impl<'a> Message<'a> for SubRefreshRequest<'a> {
-    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), MalformedMessage> {
         match field.number {
             1 => self.channel = field.text()?,
-            2 => self.token = Secret(field.text()?),
+            2 => self.token = SecretText(field.text()?),
             3 => self.kind = field.i32()?,
             _ => {}
         }
@@ -255,8 +255,8 @@ impl<'a> Message<'a> for SubRefreshRequest<'a> {
     }
 }
 
-impl<'a> Message<'a> for Emulation<'a> {
-    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+impl<'a> Message<'a> for EmulationBody<'a> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), MalformedMessage> {
         match field.number {
             1 => self.node = field.text()?,
             2 => self.session = field.text()?,
@@ -269,10 +269,10 @@ impl<'a> Message<'a> for Emulation<'a> {
 
 /// A message of which nothing is known.
 #[derive(Default)]
-struct Nothing;
+struct EmptyMessage;
 
-impl<'a> Message<'a> for Nothing {
-    fn take(&mut self, _field: Field<'a>) -> Result<(), Malformed> {
+impl<'a> Message<'a> for EmptyMessage {
+    fn take(&mut self, _field: Field<'a>) -> Result<(), MalformedMessage> {
         Ok(())
     }
 }
@@ -286,23 +286,23 @@ struct Entry<'a, V> {
 
 /// What the values of maps are.
 trait EntryValue<'a>: Default {
-    fn of(field: Field<'a>) -> Result<Self, Malformed>;
+    fn of(field: Field<'a>) -> Result<Self, MalformedMessage>;
 }
 
 impl<'a> EntryValue<'a> for Cow<'a, str> {
-    fn of(field: Field<'a>) -> Result<Self, Malformed> {
+    fn of(field: Field<'a>) -> Result<Self, MalformedMessage> {
         field.text()
     }
 }
 
 impl<'a> EntryValue<'a> for SubscribeRequest<'a> {
-    fn of(field: Field<'a>) -> Result<Self, Malformed> {
+    fn of(field: Field<'a>) -> Result<Self, MalformedMessage> {
         field.message()
     }
 }
 
 impl<'a, V: EntryValue<'a>> Message<'a> for Entry<'a, V> {
-    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), MalformedMessage> {
         match field.number {
             1 => self.key = field.text()?,
             2 => self.value = V::of(field)?,

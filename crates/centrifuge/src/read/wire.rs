@@ -1,7 +1,7 @@
 //! The wire format of Protobuf: numbers, and bytes behind their length. Nothing is allocated by a length that is
 //! claimed, and nothing is nested here: who knows a field takes its bytes for a message.
 
-use crate::Malformed;
+use crate::MalformedMessage;
 
 /// What a field holds, borrowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,18 +15,18 @@ pub(super) enum Value<'a> {
 }
 
 /// Takes bytes behind their length.
-pub(super) fn delimited<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
+pub(super) fn delimited<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], MalformedMessage> {
     let length = varint(rest)?;
-    let length = usize::try_from(length).map_err(|_| Malformed::CutOff)?;
+    let length = usize::try_from(length).map_err(|_| MalformedMessage::Truncated)?;
     take(rest, length)
 }
 
 /// Takes a field: its number, and what it holds.
-pub(super) fn field<'a>(rest: &mut &'a [u8]) -> Result<(u32, Value<'a>), Malformed> {
-    let key = u32::try_from(varint(rest)?).map_err(|_| Malformed::Protobuf)?;
+pub(super) fn field<'a>(rest: &mut &'a [u8]) -> Result<(u32, Value<'a>), MalformedMessage> {
+    let key = u32::try_from(varint(rest)?).map_err(|_| MalformedMessage::Protobuf)?;
     let number = key >> 3;
     if number == 0 {
-        return Err(Malformed::Protobuf);
+        return Err(MalformedMessage::Protobuf);
     }
     let value = match key & 7 {
         0 => Value::Varint(varint(rest)?),
@@ -34,33 +34,35 @@ pub(super) fn field<'a>(rest: &mut &'a [u8]) -> Result<(u32, Value<'a>), Malform
         2 => Value::Bytes(delimited(rest)?),
         5 => take(rest, 4).map(|_| Value::Fixed)?,
         // Groups (3 and 4) are older than this protocol; 6 and 7 mean nothing.
-        _ => return Err(Malformed::Protobuf),
+        _ => return Err(MalformedMessage::Protobuf),
     };
     Ok((number, value))
 }
 
-fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], Malformed> {
-    let (taken, left) = rest.split_at_checked(length).ok_or(Malformed::CutOff)?;
+fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], MalformedMessage> {
+    let (taken, left) = rest
+        .split_at_checked(length)
+        .ok_or(MalformedMessage::Truncated)?;
     *rest = left;
     Ok(taken)
 }
 
 /// Seven bits a byte, the lowest first; the eighth says whether more follow.
-fn varint(rest: &mut &[u8]) -> Result<u64, Malformed> {
+fn varint(rest: &mut &[u8]) -> Result<u64, MalformedMessage> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
-        let (&byte, left) = rest.split_first().ok_or(Malformed::CutOff)?;
+        let (&byte, left) = rest.split_first().ok_or(MalformedMessage::Truncated)?;
         *rest = left;
         // Of the tenth byte one bit has room.
         if shift == 63 && byte > 1 {
-            return Err(Malformed::Protobuf);
+            return Err(MalformedMessage::Protobuf);
         }
         value |= u64::from(byte & 0x7f) << shift;
         if byte < 0x80 {
             return Ok(value);
         }
     }
-    Err(Malformed::Protobuf)
+    Err(MalformedMessage::Protobuf)
 }
 
 impl<'a> Value<'a> {
@@ -84,14 +86,14 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(wire: &[u8], expected: Result<(u32, Value<'_>), Malformed>) {
+    fn check(wire: &[u8], expected: Result<(u32, Value<'_>), MalformedMessage>) {
         let mut rest = wire;
         assert_eq!(field(&mut rest), expected, "{wire:02x?}");
         if expected.is_ok() {
             assert_eq!(rest, b"", "{wire:02x?}");
             // What is cut off is said to be.
             for end in 0..wire.len() {
-                assert_eq!(field(&mut &wire[..end]), Err(Malformed::CutOff));
+                assert_eq!(field(&mut &wire[..end]), Err(MalformedMessage::Truncated));
             }
         }
     }
@@ -119,26 +121,29 @@ mod tests {
         wire[10] = 0x01;
         check(&wire, Ok((1, Value::Varint(u64::MAX))));
         wire[10] = 0x02;
-        check(&wire, Err(Malformed::Protobuf));
+        check(&wire, Err(MalformedMessage::Protobuf));
         wire[10] = 0xff;
-        check(&wire, Err(Malformed::Protobuf));
+        check(&wire, Err(MalformedMessage::Protobuf));
     }
 
     #[test]
     fn what_is_no_field_is_refused() {
         // Number 0.
-        check(&[0x00, 0x00], Err(Malformed::Protobuf));
+        check(&[0x00, 0x00], Err(MalformedMessage::Protobuf));
         // Groups, and kinds that there are not.
         for kind in [3, 4, 6, 7] {
-            check(&[0x08 | kind, 0x00], Err(Malformed::Protobuf));
+            check(&[0x08 | kind, 0x00], Err(MalformedMessage::Protobuf));
         }
         // A key over 32 bits.
-        check(&[0x88, 0x80, 0x80, 0x80, 0x10, 0], Err(Malformed::Protobuf));
+        check(
+            &[0x88, 0x80, 0x80, 0x80, 0x10, 0],
+            Err(MalformedMessage::Protobuf),
+        );
         // Lengths beyond the end, up to the largest.
-        check(&[0x12, 0x03, b'h', b'i'], Err(Malformed::CutOff));
+        check(&[0x12, 0x03, b'h', b'i'], Err(MalformedMessage::Truncated));
         let mut wire = [0xff; 11];
         wire[0] = 0x12;
         wire[10] = 0x01;
-        check(&wire, Err(Malformed::CutOff));
+        check(&wire, Err(MalformedMessage::Truncated));
     }
 }

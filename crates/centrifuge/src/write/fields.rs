@@ -1,6 +1,6 @@
 //! Messages as lists of fields: each says once which fields it has, for both encodings.
 
-use crate::data::{Data, Delta};
+use crate::data::{DeltaKind, PublicationData};
 
 /// What can be written: a list of fields, told in the order in which they are to stand.
 pub(crate) trait Message {
@@ -18,16 +18,22 @@ pub(crate) trait Fields {
     fn signed(&mut self, number: u32, name: &'static str, value: i64);
     fn flag(&mut self, number: u32, name: &'static str, value: bool);
     /// Data of a publication.
-    fn payload(&mut self, number: u32, name: &'static str, value: Data<'_>, delta: Delta);
+    fn payload(
+        &mut self,
+        number: u32,
+        name: &'static str,
+        value: PublicationData<'_>,
+        delta: DeltaKind,
+    );
     /// A message that is there even if it is empty.
     fn message(&mut self, number: u32, name: &'static str, value: &impl Message);
     fn messages(&mut self, number: u32, name: &'static str, values: &[impl Message]);
     fn texts(&mut self, number: u32, name: &'static str, entries: &[(&str, &str)]);
     fn map(&mut self, number: u32, name: &'static str, entries: &[(&str, impl Message)]);
 
-    fn data(&mut self, number: u32, name: &'static str, value: Option<Data<'_>>) {
+    fn data(&mut self, number: u32, name: &'static str, value: Option<PublicationData<'_>>) {
         if let Some(data) = value {
-            self.payload(number, name, data, Delta::Off);
+            self.payload(number, name, data, DeltaKind::Off);
         }
     }
 

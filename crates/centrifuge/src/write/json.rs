@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::fields::{Fields, Message};
-use crate::{Data, Delta};
+use crate::{DeltaKind, PublicationData};
 
 /// Appends a message as an object.
 pub(crate) fn message<M: Message>(out: &mut Vec<u8>, message: &M) {
@@ -27,21 +27,24 @@ pub(super) fn entry(out: &mut Vec<u8>, key: &str, value: &impl Message) {
 }
 
 /// Appends data; binary data as base64 in a string.
-pub(crate) fn data(out: &mut Vec<u8>, data: Data<'_>, delta: Delta) {
+pub(crate) fn data(out: &mut Vec<u8>, data: PublicationData<'_>, delta: DeltaKind) {
     match (data, delta) {
-        (Data::Binary(bytes), Delta::Off | Delta::Patch) => base64(out, b"\"", bytes),
-        (Data::Binary(bytes), Delta::Whole) => {
+        (PublicationData::Binary(bytes), DeltaKind::Off | DeltaKind::Patch) => {
+            base64(out, b"\"", bytes)
+        }
+        (PublicationData::Binary(bytes), DeltaKind::Whole) => {
             out.push(b'"');
             base64(out, b"\\\"", bytes);
             out.push(b'"');
         }
-        (Data::Json(text), Delta::Off) => value(out, text),
-        (Data::Text(text), Delta::Off) | (Data::Json(text) | Data::Text(text), Delta::Patch) => {
+        (PublicationData::Json(text), DeltaKind::Off) => value(out, text),
+        (PublicationData::Text(text), DeltaKind::Off)
+        | (PublicationData::Json(text) | PublicationData::Text(text), DeltaKind::Patch) => {
             string(out, text);
         }
         // A string that holds the form they would have else: with a string for text, in which quotes are escaped again.
-        (Data::Json(text), Delta::Whole) => string(out, text),
-        (Data::Text(text), Delta::Whole) => {
+        (PublicationData::Json(text), DeltaKind::Whole) => string(out, text),
+        (PublicationData::Text(text), DeltaKind::Whole) => {
             out.push(b'"');
             string(Quoted(out), text);
             out.push(b'"');
@@ -49,10 +52,10 @@ pub(crate) fn data(out: &mut Vec<u8>, data: Data<'_>, delta: Delta) {
     }
 }
 
-impl Data<'_> {
+impl PublicationData<'_> {
     /// Appends what JSON clients get as `data`.
     pub fn write_json(self, out: &mut Vec<u8>) {
-        data(out, self, Delta::Off);
+        data(out, self, DeltaKind::Off);
     }
 }
 
@@ -193,8 +196,14 @@ impl Fields for Object<'_> {
         }
     }
 
-    fn payload(&mut self, _number: u32, name: &'static str, value: Data<'_>, delta: Delta) {
-        if matches!(value, Data::Json("")) {
+    fn payload(
+        &mut self,
+        _number: u32,
+        name: &'static str,
+        value: PublicationData<'_>,
+        delta: DeltaKind,
+    ) {
+        if matches!(value, PublicationData::Json("")) {
             return;
         }
         self.name(name);

@@ -25,14 +25,14 @@ impl Element<'_> {
 
 /// A long answer of which some is written.
 #[derive(Debug)]
-pub struct Parts {
+pub struct ReplyWriter {
     encoding: Encoding,
     is_first: bool,
     /// What stands behind the elements.
     end: Vec<u8>,
 }
 
-impl Parts {
+impl ReplyWriter {
     /// Appends what stands before the elements of an answer, which is a history or a presence without any. They take
     /// [`elements_bytes`](Encoding::element_bytes) together.
     ///

@@ -2,7 +2,7 @@
 //! fields: that costs a few additions per field, and no buffer.
 
 use super::fields::{Fields, Message};
-use crate::{Data, Delta};
+use crate::{DeltaKind, PublicationData};
 
 const VARINT: u32 = 0;
 const LENGTH: u32 = 2;
@@ -158,7 +158,13 @@ impl<P: Parts> Fields for P {
         self.number(number, value.into());
     }
 
-    fn payload(&mut self, number: u32, _name: &'static str, value: Data<'_>, _delta: Delta) {
+    fn payload(
+        &mut self,
+        number: u32,
+        _name: &'static str,
+        value: PublicationData<'_>,
+        _delta: DeltaKind,
+    ) {
         let bytes = value.bytes();
         if !bytes.is_empty() {
             self.bytes(number, bytes);

@@ -1,13 +1,13 @@
 //! `[access_log]`: where, what and how much of it.
 
 use super::{Checker, rotation, text};
-use crate::raw::Table;
+use crate::raw::RawTable;
 use crate::template::Template;
-use crate::types::AccessLog;
-use crate::value::Value;
+use crate::types::AccessLogConfig;
+use crate::value::DirectiveValue;
 
 impl Checker<'_> {
-    pub(super) fn access_log(&mut self, table: &Table) -> Option<AccessLog> {
+    pub(super) fn access_log(&mut self, table: &RawTable) -> Option<AccessLogConfig> {
         let format = text(table, "format")?;
         let template = self.take("format", table.value_at("format"), Template::parse(&format));
         let Some(file) = text(table, "file") else {
@@ -20,14 +20,14 @@ impl Checker<'_> {
         };
         let file = self.base.join(file);
         self.folder_of(table, "file", &file);
-        Some(AccessLog {
+        Some(AccessLogConfig {
             file,
             template: template?,
             share: match table.value("sample")? {
-                Value::Share(share) => share,
+                DirectiveValue::Share(share) => share,
                 _ => return None,
             },
-            internal: matches!(table.value("internal"), Some(Value::Flag(true))),
+            internal: matches!(table.value("internal"), Some(DirectiveValue::Flag(true))),
             rotation: rotation(table, "rotate", "keep"),
         })
     }

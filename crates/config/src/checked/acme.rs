@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use super::{Checker, text};
-use crate::acme::{Acme, Ordered};
+use crate::acme::{AcmeCertificate, AcmeConfig};
 use crate::names::{parse_host, parse_url};
-use crate::raw::Table;
+use crate::raw::RawTable;
 
 /// The most names of one certificate; more is refused by the authorities there are.
 const NAMES_MAX: usize = 100;
@@ -15,7 +15,7 @@ const PORT: u16 = 443;
 
 impl Checker<'_> {
     /// `None`: something is wrong with it.
-    pub(super) fn acme(&mut self, table: &Table) -> Option<Acme> {
+    pub(super) fn acme(&mut self, table: &RawTable) -> Option<AcmeConfig> {
         let directory = text(table, "directory")?;
         let at = table.value_at("directory");
         let directory = self.take("directory", at, parse_directory(&directory));
@@ -28,7 +28,7 @@ impl Checker<'_> {
             }
         };
         let ca = self.ca(table, "ca");
-        Some(Acme {
+        Some(AcmeConfig {
             directory: directory?,
             contact: contact?,
             cache,
@@ -37,7 +37,11 @@ impl Checker<'_> {
     }
 
     /// A certificate for these names, which stand at `at`.
-    pub(super) fn ordered(&mut self, at: Option<usize>, names: &[String]) -> Option<Ordered> {
+    pub(super) fn ordered(
+        &mut self,
+        at: Option<usize>,
+        names: &[String],
+    ) -> Option<AcmeCertificate> {
         let before = self.problems.count();
         let mut all: Vec<String> = Vec::new();
         for name in names {
@@ -59,11 +63,11 @@ impl Checker<'_> {
         }
         // Without a section that is any good there is no folder, but what is wrong with it has been told.
         let file = self.acme.as_ref()?.file(&all);
-        Some(Ordered { names: all, file })
+        Some(AcmeCertificate { names: all, file })
     }
 
     /// What keeps an authority from looking at a listener.
-    pub(super) fn out_of_sight(&mut self, table: &Table, port: Option<u16>) {
+    pub(super) fn is_hidden(&mut self, table: &RawTable, port: Option<u16>) {
         let at = table.value_at("tls");
         if let Some(port) = port.filter(|&port| port != PORT && port != 0) {
             self.warn(

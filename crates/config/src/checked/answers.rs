@@ -1,11 +1,11 @@
 //! Settings of routes about their answers: the encodings that files lie prepared in, and headers that are added.
 
-use veche_frontends::route::Headers;
-use veche_frontends::static_files::Encoding;
+use veche_frontends::route::RouteHeaders;
+use veche_frontends::static_files::ContentCoding;
 
 use super::Checker;
-use crate::raw::Table;
-use crate::value::Value;
+use crate::raw::RawTable;
+use crate::value::DirectiveValue;
 
 /// Headers that one route can add.
 const HEADERS_MAX: usize = 32;
@@ -14,7 +14,7 @@ const HEADERS_MAX: usize = 32;
 const HEADERS_BYTES_MAX: usize = 16 << 10;
 
 impl Checker<'_> {
-    pub(super) fn precompressed(&mut self, table: &Table) -> Option<Vec<Encoding>> {
+    pub(super) fn precompressed(&mut self, table: &RawTable) -> Option<Vec<ContentCoding>> {
         let name = "precompressed";
         let encodings = self.each(table, name, encoding)?;
         for (item, encoding) in encodings.iter().enumerate() {
@@ -28,14 +28,14 @@ impl Checker<'_> {
     }
 
     /// `headers`; none is fine.
-    pub(super) fn answer_headers(&mut self, table: &Table) -> Option<Option<Headers>> {
-        let Some(Value::Pairs(pairs)) = table.value("headers") else {
+    pub(super) fn answer_headers(&mut self, table: &RawTable) -> Option<Option<RouteHeaders>> {
+        let Some(DirectiveValue::Pairs(pairs)) = table.value("headers") else {
             return table.is_sound("headers").then_some(None);
         };
         let mut is_sound = true;
         for (item, (name, value)) in pairs.iter().enumerate() {
             let is_twin = |(other, _): &(String, String)| other.eq_ignore_ascii_case(name);
-            let why = match Headers::check(name, value) {
+            let why = match RouteHeaders::check(name, value) {
                 Err(bad) => bad.to_string(),
                 Ok(()) if pairs[..item].iter().any(is_twin) => {
                     "it is there twice: upper and lower case are the same in names of headers"
@@ -65,15 +65,15 @@ impl Checker<'_> {
                 .add(table.value_at("headers"), format!("headers: {why}"));
             return None;
         }
-        is_sound.then(|| Some(Headers::new(pairs).expect("each was checked")))
+        is_sound.then(|| Some(RouteHeaders::new(pairs).expect("each was checked")))
     }
 }
 
-fn encoding(word: &str) -> Result<Encoding, String> {
-    let known = Encoding::ALL.into_iter();
+fn encoding(word: &str) -> Result<ContentCoding, String> {
+    let known = ContentCoding::ALL.into_iter();
     let mut named = known.filter(|encoding| encoding.name() == word);
     named.next().ok_or_else(|| {
-        let names = Encoding::ALL.map(Encoding::name);
+        let names = ContentCoding::ALL.map(ContentCoding::name);
         let expected: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
         format!("expected {}", expected.join(" or "))
     })

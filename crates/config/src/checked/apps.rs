@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use veche_terminal::{nearest_hint, shown};
 
-use super::{Checker, Served, text};
-use crate::raw::Table;
-use crate::types::App;
-use crate::value::Value;
+use super::{Checker, ServedFolder, text};
+use crate::raw::RawTable;
+use crate::types::AppConfig;
+use crate::value::DirectiveValue;
 
 /// All apps, in the order of [`Config::apps`](crate::Config::apps).
 #[derive(Default)]
-pub(super) struct Apps {
-    list: Vec<Checked>,
+pub(super) struct CheckedApps {
+    list: Vec<CheckedApp>,
     /// An `[[app]]` has no name that is any good: one that a route asks for may be meant.
     some_nameless: bool,
 }
 
-struct Checked {
+struct CheckedApp {
     /// Where it is said first.
     at: Option<usize>,
     /// `None` for a script that a route names, and for names that are no good.
@@ -28,7 +28,7 @@ struct Checked {
     used: bool,
     /// `None`: it has a problem.
     script: Option<PathBuf>,
-    app: Option<App>,
+    app: Option<AppConfig>,
 }
 
 /// What is said beside a script.
@@ -40,7 +40,7 @@ const BESIDE: [&str; 5] = [
     "options",
 ];
 
-impl Apps {
+impl CheckedApps {
     /// Whether an `[[app]]` has that name.
     pub(super) fn has(&self, name: &str) -> bool {
         let mut names = self.list.iter().filter_map(|app| app.name.as_deref());
@@ -48,7 +48,7 @@ impl Apps {
     }
 
     /// All of them, where nothing had a problem.
-    pub(super) fn into_list(self) -> Vec<App> {
+    pub(super) fn into_list(self) -> Vec<AppConfig> {
         let apps = self.list.into_iter();
         apps.map(|checked| checked.app.expect("a problem otherwise"))
             .collect()
@@ -56,8 +56,8 @@ impl Apps {
 }
 
 impl Checker<'_> {
-    pub(super) fn apps<'t>(&mut self, tables: impl Iterator<Item = &'t Table>) -> Apps {
-        let mut apps = Apps::default();
+    pub(super) fn apps<'t>(&mut self, tables: impl Iterator<Item = &'t RawTable>) -> CheckedApps {
+        let mut apps = CheckedApps::default();
         for table in tables {
             let name = self.name_of_app(table, &apps);
             apps.some_nameless |= name.is_none();
@@ -66,12 +66,12 @@ impl Checker<'_> {
             let files = self.files(table);
             let mut app = None;
             if let (Some(name), Some(script), Some(files)) = (&name, &script, files) {
-                app = Some(App {
+                app = Some(AppConfig {
                     files,
                     ..app_of(table, name.clone(), script.clone())
                 });
             }
-            apps.list.push(Checked {
+            apps.list.push(CheckedApp {
                 at: table.at,
                 name,
                 route: None,
@@ -83,7 +83,7 @@ impl Checker<'_> {
         apps
     }
 
-    fn name_of_app(&mut self, table: &Table, before: &Apps) -> Option<String> {
+    fn name_of_app(&mut self, table: &RawTable, before: &CheckedApps) -> Option<String> {
         let name = self.name_of(table)?;
         if before.has(&name) {
             self.problems.add(
@@ -95,7 +95,7 @@ impl Checker<'_> {
     }
 
     /// A name of letters, digits, "-" and "_".
-    pub(super) fn name_of(&mut self, table: &Table) -> Option<String> {
+    pub(super) fn name_of(&mut self, table: &RawTable) -> Option<String> {
         let name = self.required(table, "name")?;
         if !name
             .chars()
@@ -110,7 +110,7 @@ impl Checker<'_> {
         Some(name)
     }
 
-    pub(super) fn script(&mut self, table: &Table, script: &str) -> Option<PathBuf> {
+    pub(super) fn script(&mut self, table: &RawTable, script: &str) -> Option<PathBuf> {
         let path = self.base.join(script);
         if !(self.world.is_file)(&path) {
             self.problems.add(
@@ -123,7 +123,7 @@ impl Checker<'_> {
     }
 
     /// The folder that an app answers with files of; `None`: something is wrong with it.
-    fn files(&mut self, table: &Table) -> Option<Option<PathBuf>> {
+    fn files(&mut self, table: &RawTable) -> Option<Option<PathBuf>> {
         let Some(folder) = text(table, "files") else {
             return table.is_sound("files").then_some(None);
         };
@@ -133,7 +133,7 @@ impl Checker<'_> {
             self.problems.add(table.value_at("files"), why);
             return None;
         }
-        self.served.push(Served {
+        self.served.push(ServedFolder {
             at: table.value_at("files"),
             name: "files",
             folder: folder.clone(),
@@ -142,7 +142,11 @@ impl Checker<'_> {
     }
 
     /// The place of the app that a route leads to.
-    pub(super) fn app_of_route(&mut self, table: &Table, apps: &mut Apps) -> Option<usize> {
+    pub(super) fn app_of_route(
+        &mut self,
+        table: &RawTable,
+        apps: &mut CheckedApps,
+    ) -> Option<usize> {
         if table.has("app") && table.has("script") {
             let why = "script: it stands beside \"app\", which names a script already; one of them is enough";
             self.problems.add(table.key_at("script"), why);
@@ -168,8 +172,8 @@ impl Checker<'_> {
     }
 
     /// The place of the `[[app]]` with that name, which stands in `app`.
-    fn called(&mut self, table: &Table, name: &str, apps: &mut Apps) -> Option<usize> {
-        let called = |checked: &Checked| checked.name.as_deref() == Some(name);
+    fn called(&mut self, table: &RawTable, name: &str, apps: &mut CheckedApps) -> Option<usize> {
+        let called = |checked: &CheckedApp| checked.name.as_deref() == Some(name);
         let Some(index) = apps.list.iter().position(called) else {
             let some_unread = apps.list.is_empty() && !self.problems.is_empty();
             if !apps.some_nameless && !some_unread {
@@ -189,8 +193,8 @@ impl Checker<'_> {
     /// The same where there need not be one. `None`: something is wrong with it.
     pub(super) fn app_of_clients(
         &mut self,
-        table: &Table,
-        apps: &mut Apps,
+        table: &RawTable,
+        apps: &mut CheckedApps,
     ) -> Option<Option<usize>> {
         if table.has("app") || table.has("script") {
             return self.app_of_route(table, apps).map(Some);
@@ -203,22 +207,27 @@ impl Checker<'_> {
     }
 
     /// The place of the app that is told of events, if one is.
-    pub(super) fn listener(&mut self, table: &Table, apps: &mut Apps) -> Option<usize> {
+    pub(super) fn listener(&mut self, table: &RawTable, apps: &mut CheckedApps) -> Option<usize> {
         let name = text(table, "app")?;
         self.called(table, &name, apps)
     }
 
-    fn script_of_route(&mut self, table: &Table, script: &str, apps: &mut Apps) -> Option<usize> {
+    fn script_of_route(
+        &mut self,
+        table: &RawTable,
+        script: &str,
+        apps: &mut CheckedApps,
+    ) -> Option<usize> {
         let path = self.script(table, script)?;
-        let app = App {
+        let app = AppConfig {
             files: self.files(table)?,
             ..app_of(table, script.to_owned(), path.clone())
         };
-        let same = |checked: &Checked| {
+        let same = |checked: &CheckedApp| {
             checked.route.is_some() && checked.script.as_deref() == Some(path.as_path())
         };
         let Some(index) = apps.list.iter().position(same) else {
-            apps.list.push(Checked {
+            apps.list.push(CheckedApp {
                 at: table.at,
                 name: None,
                 route: Some(table.index + 1),
@@ -229,7 +238,7 @@ impl Checker<'_> {
             return Some(apps.list.len() - 1);
         };
         // One app can't be of two minds.
-        if let Checked {
+        if let CheckedApp {
             route: Some(route),
             app: Some(first),
             ..
@@ -257,7 +266,7 @@ impl Checker<'_> {
     }
 
     /// Apps that no route leads to are allowed, but hardly meant.
-    pub(super) fn unused_apps(&mut self, apps: &Apps) {
+    pub(super) fn unused_apps(&mut self, apps: &CheckedApps) {
         for checked in apps.list.iter().filter(|checked| !checked.used) {
             if let Some(name) = &checked.name {
                 self.warn(
@@ -270,26 +279,26 @@ impl Checker<'_> {
 }
 
 /// What runs, as a section says that has a script.
-pub(super) fn app_of(table: &Table, name: String, script: PathBuf) -> App {
-    App {
+pub(super) fn app_of(table: &RawTable, name: String, script: PathBuf) -> AppConfig {
+    AppConfig {
         name,
         script,
         memory_bytes_max: match table.value("memory") {
-            Some(Value::Size(bytes)) => bytes,
+            Some(DirectiveValue::Size(bytes)) => bytes,
             _ => MEMORY_BYTES_MAX,
         },
         cpu_budget: match table.value("cpu_budget") {
-            Some(Value::Duration(budget)) => budget,
+            Some(DirectiveValue::Duration(budget)) => budget,
             _ => CPU_BUDGET,
         },
         request_timeout: match table.value_if_any("request_timeout") {
-            Some(Value::Duration(timeout)) => Some(timeout),
-            Some(Value::Off) => None,
+            Some(DirectiveValue::Duration(timeout)) => Some(timeout),
+            Some(DirectiveValue::Off) => None,
             _ => Some(REQUEST_TIMEOUT),
         },
         files: None,
         options: match table.value("options") {
-            Some(Value::Table(options)) => options,
+            Some(DirectiveValue::Table(options)) => options,
             _ => toml::Table::new(),
         },
     }

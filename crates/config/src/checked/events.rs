@@ -1,26 +1,26 @@
 //! `[events]`: who is told what happens to channels and users.
 
-use veche_hub::Told;
+use veche_hub::EventLevel;
 
 use super::identity::{duration, is_near, number};
 use super::{Checker, text};
 use crate::names::parse_url;
-use crate::raw::Table;
-use crate::types::{Events, Namespace};
-use crate::value::Value;
+use crate::raw::RawTable;
+use crate::types::{EventsConfig, NamespaceConfig};
+use crate::value::DirectiveValue;
 
 impl Checker<'_> {
     /// `None`: nobody.
     pub(super) fn events<'t>(
         &mut self,
-        table: &Table,
-        namespaces: impl Iterator<Item = (&'t Table, &'t Option<Namespace>)>,
-    ) -> Option<Events> {
-        let told = |namespace: &Option<Namespace>| {
+        table: &RawTable,
+        namespaces: impl Iterator<Item = (&'t RawTable, &'t Option<NamespaceConfig>)>,
+    ) -> Option<EventsConfig> {
+        let told = |namespace: &Option<NamespaceConfig>| {
             let namespace = namespace.as_ref();
-            namespace.is_some_and(|namespace| namespace.told != Told::Nothing)
+            namespace.is_some_and(|namespace| namespace.told != EventLevel::Off)
         };
-        let told: Vec<&Table> = namespaces
+        let told: Vec<&RawTable> = namespaces
             .filter(|(_, namespace)| told(namespace))
             .map(|(table, _)| table)
             .collect();
@@ -48,7 +48,7 @@ impl Checker<'_> {
         }
         let url = self.take("url", table.value_at("url"), parse_url(&url));
         let secrets = match table.value("secrets") {
-            Some(Value::Secrets(sources)) => self.secrets(table, "secrets", sources),
+            Some(DirectiveValue::Secrets(sources)) => self.secrets(table, "secrets", sources),
             _ => Vec::new(),
         };
         let files = secrets
@@ -63,7 +63,7 @@ impl Checker<'_> {
             let why = "url: without secrets anybody may say that he is this server";
             self.warn(table.value_at("url"), why);
         }
-        Some(Events {
+        Some(EventsConfig {
             url: url?,
             secrets,
             files,

@@ -1,16 +1,16 @@
 //! `[history]`: where what channels remember is kept.
 
 use super::{Checker, text};
-use crate::raw::Table;
-use crate::types::{Fsync, HistoryStore, Namespace};
-use crate::value::Value;
+use crate::raw::RawTable;
+use crate::types::{Fsync, HistoryStore, NamespaceConfig};
+use crate::value::DirectiveValue;
 
 impl Checker<'_> {
     /// `None`: nowhere.
     pub(super) fn history(
         &mut self,
-        table: &Table,
-        namespaces: &[Option<Namespace>],
+        table: &RawTable,
+        namespaces: &[Option<NamespaceConfig>],
     ) -> Option<HistoryStore> {
         let Some(path) = text(table, "path") else {
             if table.has("fsync") && table.is_sound("path") {
@@ -31,8 +31,8 @@ impl Checker<'_> {
             self.warn(table.key_at("path"), why);
         }
         let fsync = match table.value("fsync") {
-            Some(Value::Duration(every)) => Fsync::Interval(every),
-            Some(Value::Word("commit")) => Fsync::Commit,
+            Some(DirectiveValue::Duration(every)) => Fsync::Interval(every),
+            Some(DirectiveValue::Word("commit")) => Fsync::Commit,
             _ => Fsync::Never,
         };
         Some(HistoryStore { path, fsync })

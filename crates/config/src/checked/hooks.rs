@@ -1,32 +1,32 @@
 //! `[hooks]`: URLs that can be asked, and something to ask about.
 
 use veche_calls::SecretUrl;
-use veche_frontends::hooks::Kind;
-use veche_hub::{Publishing, Subscribing};
+use veche_frontends::hooks::HookKind;
+use veche_hub::{PublishAccess, SubscribeAccess};
 use veche_terminal::nearest_hint;
 
 use super::identity::{duration, is_near, number};
 use super::{Checker, text};
-use crate::hooks::{Hooks, RouteHook, RouteHooks};
+use crate::hooks::{HooksConfig, RouteHook, RouteHooks};
 use crate::names::{parse_header_name, parse_url};
-use crate::raw::Table;
-use crate::types::{Handler, Namespace, Route};
-use crate::value::Value;
+use crate::raw::RawTable;
+use crate::types::{NamespaceConfig, RouteConfig, RouteHandler};
+use crate::value::DirectiveValue;
 
 impl Checker<'_> {
     /// `None`: nobody is asked, or something is wrong with it.
     pub(super) fn hooks<'t>(
         &mut self,
-        table: &Table,
-        namespaces: impl Iterator<Item = (&'t Table, &'t Option<Namespace>)>,
-        routes: &[Option<Route>],
-    ) -> Option<Hooks> {
+        table: &RawTable,
+        namespaces: impl Iterator<Item = (&'t RawTable, &'t Option<NamespaceConfig>)>,
+        routes: &[Option<RouteConfig>],
+    ) -> Option<HooksConfig> {
         // A route with a problem may be meant to have one.
         let mut all = routes.iter().map(Option::as_ref);
         let has_app = all.any(|route| route.is_none_or(is_decided_by_app));
-        self.asked_of_channels(table, namespaces, has_app, routes);
-        let kinds = Kind::OF_BACK_ENDS.into_iter();
-        let given: Vec<Kind> = kinds.filter(|kind| table.has(kind.name())).collect();
+        self.channel_hooks(table, namespaces, has_app, routes);
+        let kinds = HookKind::BACKEND_KINDS.into_iter();
+        let given: Vec<HookKind> = kinds.filter(|kind| table.has(kind.name())).collect();
         let of_routes = urls_of_routes(routes);
         if given.is_empty() && of_routes.is_empty() {
             // What clients' requests say an application gets to see too.
@@ -43,7 +43,7 @@ impl Checker<'_> {
                 return None;
             }
         }
-        let is_it = |route: &Option<Route>| {
+        let is_it = |route: &Option<RouteConfig>| {
             let handler = route.as_ref().map(|route| &route.handler);
             handler.is_none_or(has_hooks)
         };
@@ -54,11 +54,14 @@ impl Checker<'_> {
             );
             self.warn(table.key_at(name), why);
         }
-        if given.contains(&Kind::SubRefresh) && !given.contains(&Kind::Subscribe) && !has_app {
+        if given.contains(&HookKind::SubRefresh)
+            && !given.contains(&HookKind::Subscribe)
+            && !has_app
+        {
             let why = "sub_refresh: without subscribe no subscription is the back end's";
             self.warn(table.key_at("sub_refresh"), why);
         }
-        let mut urls: [Option<SecretUrl>; Kind::ALL.len()] = Default::default();
+        let mut urls: [Option<SecretUrl>; HookKind::ALL.len()] = Default::default();
         let mut is_sound = true;
         let mut is_far = of_routes.iter().any(|(_, url)| !is_near(url));
         for &kind in &given {
@@ -73,7 +76,7 @@ impl Checker<'_> {
             urls[kind as usize] = url;
         }
         let secrets = match table.value("secrets") {
-            Some(Value::Secrets(sources)) => self.secrets(table, "secrets", sources),
+            Some(DirectiveValue::Secrets(sources)) => self.secrets(table, "secrets", sources),
             _ => Vec::new(),
         };
         let files = secrets.iter().filter_map(|(.., file)| file.clone());
@@ -89,7 +92,7 @@ impl Checker<'_> {
         let client_headers = self.each(table, "client_headers", parse_header_name);
         let ca = self.ca(table, "ca");
         is_sound.then_some(())?;
-        Some(Hooks {
+        Some(HooksConfig {
             urls,
             timeout: duration(table, "timeout"),
             secrets,
@@ -105,21 +108,21 @@ impl Checker<'_> {
     }
 
     /// `hooks` of a route.
-    pub(super) fn route_hooks(&mut self, table: &Table) -> Option<RouteHooks> {
+    pub(super) fn route_hooks(&mut self, table: &RawTable) -> Option<RouteHooks> {
         let mut hooks = RouteHooks::default();
-        let Some(Value::Pairs(pairs)) = table.value("hooks") else {
+        let Some(DirectiveValue::Pairs(pairs)) = table.value("hooks") else {
             return table.is_sound("hooks").then_some(hooks);
         };
         let mut is_sound = true;
         for (item, (name, value)) in pairs.iter().enumerate() {
             let read = match (
-                Kind::OF_BACK_ENDS
+                HookKind::BACKEND_KINDS
                     .into_iter()
                     .find(|kind| kind.name() == name),
                 &**value,
             ) {
                 (None, _) => {
-                    let names = Kind::OF_BACK_ENDS.map(Kind::name);
+                    let names = HookKind::BACKEND_KINDS.map(HookKind::name);
                     let hint = nearest_hint(name, names);
                     Err(format!(
                         "there are {}, found {name:?}{hint}",
@@ -145,25 +148,28 @@ impl Checker<'_> {
     }
 
     /// Channels about which somebody is asked need somebody to ask, and the other way round.
-    fn asked_of_channels<'t>(
+    fn channel_hooks<'t>(
         &mut self,
-        table: &Table,
-        namespaces: impl Iterator<Item = (&'t Table, &'t Option<Namespace>)>,
+        table: &RawTable,
+        namespaces: impl Iterator<Item = (&'t RawTable, &'t Option<NamespaceConfig>)>,
         has_app: bool,
-        routes: &[Option<Route>],
+        routes: &[Option<RouteConfig>],
     ) {
         let (mut subscribe, mut publish) = (Vec::new(), Vec::new());
         for (table, namespace) in namespaces {
             let access = namespace.as_ref().map(|namespace| namespace.access);
-            if access.is_some_and(|access| access.subscribe == Subscribing::Hook) {
+            if access.is_some_and(|access| access.subscribe == SubscribeAccess::Hook) {
                 subscribe.push(table);
             }
-            if access.is_some_and(|access| access.publish == Publishing::Hook) {
+            if access.is_some_and(|access| access.publish == PublishAccess::Hook) {
                 publish.push(table);
             }
         }
         let of_routes = urls_of_routes(routes);
-        for (kind, asked) in [(Kind::Subscribe, subscribe), (Kind::Publish, publish)] {
+        for (kind, asked) in [
+            (HookKind::Subscribe, subscribe),
+            (HookKind::Publish, publish),
+        ] {
             let name = kind.name();
             match table.has(name) {
                 false if has_app || of_routes.iter().any(|(of, _)| *of == kind) => {}
@@ -188,22 +194,22 @@ impl Checker<'_> {
 }
 
 /// Whether an application may decide on what clients of that route ask.
-fn is_decided_by_app(route: &Route) -> bool {
-    matches!(&route.handler, Handler::Session { app: Some(_), .. })
+fn is_decided_by_app(route: &RouteConfig) -> bool {
+    matches!(&route.handler, RouteHandler::Session { app: Some(_), .. })
 }
 
 /// Whether clients' commands may be decided on.
-fn has_hooks(handler: &Handler) -> bool {
-    matches!(handler, Handler::Session { protocol, .. } if protocol.takes("hooks"))
+fn has_hooks(handler: &RouteHandler) -> bool {
+    matches!(handler, RouteHandler::Session { protocol, .. } if protocol.accepts_method("hooks"))
 }
 
-fn urls_of_routes(routes: &[Option<Route>]) -> Vec<(Kind, &SecretUrl)> {
+fn urls_of_routes(routes: &[Option<RouteConfig>]) -> Vec<(HookKind, &SecretUrl)> {
     let mut urls = Vec::new();
     for route in routes.iter().flatten() {
-        let Handler::Session { hooks, .. } = &route.handler else {
+        let RouteHandler::Session { hooks, .. } = &route.handler else {
             continue;
         };
-        for kind in Kind::OF_BACK_ENDS {
+        for kind in HookKind::BACKEND_KINDS {
             if let RouteHook::At(url) = &hooks[kind as usize] {
                 urls.push((kind, url));
             }

@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use url::Url;
 use veche_calls::SecretUrl;
-use veche_frontends::identity::token::Place;
-use veche_jwt::Rules;
+use veche_frontends::identity::token::TokenSource;
+use veche_jwt::ClaimRules;
 
 use super::{Checker, list, text, word};
-use crate::directives::{Default, Section};
-use crate::identity::{IdentityHook, Jwt, KeySource, Previous, Published, short_secret};
-use crate::names::{Identity, parse_header_name, parse_place, parse_url};
-use crate::raw::Table;
-use crate::types::{Handler, Route};
-use crate::value::Value;
+use crate::directives::{DefaultValue, Section};
+use crate::identity::{
+    IdentityHookConfig, JwtConfig, KeySource, PreviousSecret, PublishedKeySet, short_secret,
+};
+use crate::names::{IdentitySource, parse_header_name, parse_place, parse_url};
+use crate::raw::RawTable;
+use crate::types::{RouteConfig, RouteHandler};
+use crate::value::DirectiveValue;
 
 /// Those of `[jwt]` that say where keys are; one of them does.
 const SOURCES: [&str; 4] = ["secret_file", "secret_env", "key_file", "jwks"];
@@ -25,7 +27,7 @@ const PREVIOUS: [&str; 2] = ["previous_secret_file", "previous_secret_env"];
 
 impl Checker<'_> {
     /// Reads `[jwt]` or `[subscription_jwt]`. `None`: there are no keys, or something is wrong with it.
-    pub(super) fn jwt(&mut self, table: &Table) -> Option<Jwt> {
+    pub(super) fn jwt(&mut self, table: &RawTable) -> Option<JwtConfig> {
         let given: Vec<&str> = SOURCES.into_iter().filter(|name| table.has(name)).collect();
         let name = match given.as_slice() {
             [] => return None,
@@ -51,20 +53,26 @@ impl Checker<'_> {
         self.keys_of(table, name, &source, refuses_short_secrets);
         let previous = self.previous(table, name, refuses_short_secrets);
         let places = places?;
-        if places.iter().any(|place| matches!(place, Place::Cookie(_))) {
+        if places
+            .iter()
+            .any(|place| matches!(place, TokenSource::Cookie(_)))
+        {
             self.warn(
                 table.value_at("token"),
                 "token: a cookie goes along with what other sites' pages open: keep \"origins\" of the routes narrow",
             );
         }
-        Some(Jwt {
+        Some(JwtConfig {
             keys: source,
             previous,
             refuses_short_secrets,
-            rules: Rules {
+            rules: ClaimRules {
                 issuers: list(table, "issuer"),
                 audiences: list(table, "audience"),
-                needs_expiry: matches!(table.value("require_exp"), Some(Value::Flag(true))),
+                needs_expiry: matches!(
+                    table.value("require_exp"),
+                    Some(DirectiveValue::Flag(true))
+                ),
                 leeway_s: duration(table, "leeway").as_secs(),
                 user: text(table, "user").expect("has a default"),
             },
@@ -75,7 +83,7 @@ impl Checker<'_> {
     /// Whether keys can be read, and are good for something.
     fn keys_of(
         &mut self,
-        table: &Table,
+        table: &RawTable,
         name: &str,
         source: &KeySource,
         refuses_short_secrets: bool,
@@ -101,10 +109,10 @@ impl Checker<'_> {
     /// The secret that was in use before.
     fn previous(
         &mut self,
-        table: &Table,
+        table: &RawTable,
         beside: &str,
         refuses_short_secrets: bool,
-    ) -> Option<Previous> {
+    ) -> Option<PreviousSecret> {
         let given: Vec<&str> = PREVIOUS
             .into_iter()
             .filter(|name| table.has(name))
@@ -133,18 +141,18 @@ impl Checker<'_> {
         let keys = self.key_source(table, name)?;
         self.keys_of(table, name, &keys, refuses_short_secrets);
         let until_s = match table.value(until) {
-            Some(Value::Integer(at_s)) => Some(at_s),
+            Some(DirectiveValue::Integer(at_s)) => Some(at_s),
             _ => None,
         };
-        Some(Previous { keys, until_s })
+        Some(PreviousSecret { keys, until_s })
     }
 
     /// A section of subscription tokens without keys would have no effect.
-    pub(super) fn is_used(&mut self, table: &Table) {
+    pub(super) fn is_used(&mut self, table: &RawTable) {
         // `veche config` writes out what has a default.
         let mut directives = table.section.directives();
         let is_given = directives.any(|directive| {
-            matches!(directive.default, Default::Unset(_)) && table.has(directive.name)
+            matches!(directive.default, DefaultValue::Unset(_)) && table.has(directive.name)
         });
         if is_given && !SOURCES.iter().any(|name| table.has(name)) {
             let header = table.section.header();
@@ -156,7 +164,7 @@ impl Checker<'_> {
         }
     }
 
-    fn key_source(&mut self, table: &Table, name: &str) -> Option<KeySource> {
+    fn key_source(&mut self, table: &RawTable, name: &str) -> Option<KeySource> {
         let given = text(table, name)?;
         Some(match name {
             "secret_file" | "previous_secret_file" => KeySource::SecretFile(self.base.join(given)),
@@ -170,7 +178,7 @@ impl Checker<'_> {
                         "jwks: keys that come by http:// are whoever's is in between: take https://",
                     );
                 }
-                KeySource::Published(Published {
+                KeySource::Published(PublishedKeySet {
                     url,
                     refresh: duration(table, "jwks_refresh"),
                     ca: self.ca(table, "jwks_ca"),
@@ -180,9 +188,9 @@ impl Checker<'_> {
     }
 
     /// How back ends are asked.
-    pub(super) fn identity_hook(&mut self, table: &Table) -> Option<IdentityHook> {
+    pub(super) fn identity_hook(&mut self, table: &RawTable) -> Option<IdentityHookConfig> {
         let headers = self.each(table, "headers", parse_header_name);
-        Some(IdentityHook {
+        Some(IdentityHookConfig {
             timeout: duration(table, "timeout"),
             cache_time: Some(duration(table, "cache_time")).filter(|time| !time.is_zero()),
             cache_entries: number(table, "cache_entries"),
@@ -195,7 +203,7 @@ impl Checker<'_> {
         })
     }
 
-    pub(super) fn ca(&mut self, table: &Table, name: &str) -> Option<PathBuf> {
+    pub(super) fn ca(&mut self, table: &RawTable, name: &str) -> Option<PathBuf> {
         let file = self.base.join(text(table, name)?);
         if let Err(why) = (self.world.client_ca)(&file) {
             self.problems
@@ -207,18 +215,18 @@ impl Checker<'_> {
     /// A route with tokens needs keys.
     pub(super) fn tokens<'t>(
         &mut self,
-        routes: impl Iterator<Item = (&'t Table, &'t Option<Route>)>,
-        jwt: &Table,
+        routes: impl Iterator<Item = (&'t RawTable, &'t Option<RouteConfig>)>,
+        jwt: &RawTable,
     ) {
         if SOURCES.iter().any(|name| jwt.has(name)) {
             return;
         }
         for (table, route) in routes {
             let handler = route.as_ref().map(|route| &route.handler);
-            let Some(identity) = handler.and_then(Handler::identity) else {
+            let Some(identity) = handler.and_then(RouteHandler::identity) else {
                 continue;
             };
-            if matches!(identity, Identity::Token(_)) {
+            if matches!(identity, IdentitySource::Token(_)) {
                 self.problems.add(
                     table.value_at("identity"),
                     format!("identity: \"jwt\" needs keys to check tokens with: a section [jwt] with one of {}", sources()),
@@ -244,17 +252,19 @@ pub(super) fn is_near(url: &SecretUrl) -> bool {
 }
 
 /// Of a directive that has a default.
-pub(super) fn number(table: &Table, name: &str) -> u32 {
+pub(super) fn number(table: &RawTable, name: &str) -> u32 {
     match table.value(name) {
-        Some(Value::Integer(number)) => u32::try_from(number).expect("the table has the range"),
+        Some(DirectiveValue::Integer(number)) => {
+            u32::try_from(number).expect("the table has the range")
+        }
         other => unreachable!("{name} has a default and is a number: {other:?}"),
     }
 }
 
 /// No time where it is off.
-pub(super) fn duration(table: &Table, name: &str) -> Duration {
+pub(super) fn duration(table: &RawTable, name: &str) -> Duration {
     match table.value(name) {
-        Some(Value::Duration(duration)) => duration,
+        Some(DirectiveValue::Duration(duration)) => duration,
         _ => Duration::ZERO,
     }
 }

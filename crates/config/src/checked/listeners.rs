@@ -5,17 +5,17 @@ use std::net::{IpAddr, SocketAddr};
 use veche_terminal::did_you_mean;
 
 use super::{Checker, text, word};
-use veche_frontends::access::{Access, Hosts};
+use veche_frontends::access::{Hosts, ListenerAccess};
 
 use crate::directives::ROLES;
 use crate::names::{parse_client_address, parse_host, parse_network};
-use crate::raw::Table;
-use crate::types::{CertificateFrom, Listener, Role};
-use crate::value::Value;
+use crate::raw::RawTable;
+use crate::types::{CertificateOrigin, ListenerConfig, ListenerRole};
+use crate::value::DirectiveValue;
 
 /// Who may do what on a listener that is not on loopback.
 #[derive(Clone, Copy)]
-struct Risk {
+struct ListenerRisk {
     is_plain: bool,
     /// Nobody has to show a certificate.
     is_for_anybody: bool,
@@ -23,21 +23,21 @@ struct Risk {
 }
 
 /// One `[[listen]]`, as far as it could be read.
-pub(super) struct Checked {
+pub(super) struct CheckedListener {
     pub(super) name: Option<String>,
     /// `None`: the role itself was no good.
-    pub(super) role: Option<Role>,
+    pub(super) role: Option<ListenerRole>,
     pub(super) address: Option<SocketAddr>,
     /// Whether clients may show certificates there.
     pub(super) has_client_ca: bool,
-    pub(super) reach: Reach,
+    pub(super) reach: Exposure,
     /// `None`: it has a problem.
-    pub(super) listener: Option<Listener>,
+    pub(super) listener: Option<ListenerConfig>,
 }
 
 /// Who can read what clients send there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum Exposure {
     /// Nobody: TLS, or this machine only.
     Sealed,
     /// Those between a proxy, which may have TLS, and this machine.
@@ -49,17 +49,17 @@ pub(super) enum Reach {
 impl Checker<'_> {
     pub(super) fn listeners<'t>(
         &mut self,
-        tables: impl Iterator<Item = &'t Table>,
+        tables: impl Iterator<Item = &'t RawTable>,
         has_keys: bool,
-    ) -> Vec<Checked> {
-        let mut listeners: Vec<Checked> = Vec::new();
+    ) -> Vec<CheckedListener> {
+        let mut listeners: Vec<CheckedListener> = Vec::new();
         for table in tables {
             let before = self.problems.count();
             let role = table.is_sound("role").then(|| role_of(word(table, "role")));
             let address = self.address(table, &listeners);
             let name = self.name(table, &listeners);
             let tls = self.tls(table);
-            let risk = Risk {
+            let risk = ListenerRisk {
                 is_plain: !table.has("tls"),
                 is_for_anybody: tls.as_ref().is_none_or(|tls| {
                     tls.clients
@@ -75,10 +75,10 @@ impl Checker<'_> {
             }
             let is_ordered = tls.as_ref().is_some_and(|tls| {
                 let mut all = tls.certificates.iter();
-                all.any(|one| matches!(one, CertificateFrom::Acme(_)))
+                all.any(|one| matches!(one, CertificateOrigin::Acme(_)))
             });
             if is_ordered {
-                self.out_of_sight(table, address.map(|address| address.port()));
+                self.is_hidden(table, address.map(|address| address.port()));
             }
             let has_client_ca = table.has("client_ca");
             let access = self.access(table, address);
@@ -86,7 +86,7 @@ impl Checker<'_> {
             if self.problems.count() == before
                 && let (Some(role), Some(address), Some(access)) = (role, address, access)
             {
-                listener = Some(Listener {
+                listener = Some(ListenerConfig {
                     index: table.index,
                     name: name.clone(),
                     address,
@@ -95,7 +95,7 @@ impl Checker<'_> {
                     access,
                 });
             }
-            listeners.push(Checked {
+            listeners.push(CheckedListener {
                 name,
                 role,
                 address,
@@ -105,11 +105,11 @@ impl Checker<'_> {
                         if !table.has("tls") && !address.ip().to_canonical().is_loopback() =>
                     {
                         match table.has("trusted_proxies") {
-                            true => Reach::Proxied,
-                            false => Reach::Open,
+                            true => Exposure::Proxied,
+                            false => Exposure::Open,
                         }
                     }
-                    _ => Reach::Sealed,
+                    _ => Exposure::Sealed,
                 },
                 listener,
             });
@@ -124,7 +124,7 @@ impl Checker<'_> {
         listeners
     }
 
-    fn access(&mut self, table: &Table, address: Option<SocketAddr>) -> Option<Access> {
+    fn access(&mut self, table: &RawTable, address: Option<SocketAddr>) -> Option<ListenerAccess> {
         let networks = self.networks(table);
         let trusted_proxies = self.each(table, "trusted_proxies", parse_network);
         let from = text(table, "client_address")?;
@@ -136,7 +136,7 @@ impl Checker<'_> {
                 "client_address: without trusted_proxies nobody is believed",
             );
         }
-        let proxy_protocol = table.value("proxy_protocol") == Some(Value::Flag(true));
+        let proxy_protocol = table.value("proxy_protocol") == Some(DirectiveValue::Flag(true));
         if proxy_protocol && !table.has("trusted_proxies") {
             self.problems.add(
                 table.key_at("proxy_protocol"),
@@ -154,7 +154,7 @@ impl Checker<'_> {
         } else {
             Hosts::Any
         };
-        Some(Access {
+        Some(ListenerAccess {
             networks: networks?,
             trusted_proxies: trusted_proxies?,
             client_address: client_address?,
@@ -163,7 +163,7 @@ impl Checker<'_> {
         })
     }
 
-    fn address(&mut self, table: &Table, before: &[Checked]) -> Option<SocketAddr> {
+    fn address(&mut self, table: &RawTable, before: &[CheckedListener]) -> Option<SocketAddr> {
         let text = self.required(table, "address")?;
         let at = table.value_at("address");
         let Ok(address) = text.parse::<SocketAddr>() else {
@@ -184,7 +184,7 @@ impl Checker<'_> {
         Some(address)
     }
 
-    fn name(&mut self, table: &Table, before: &[Checked]) -> Option<String> {
+    fn name(&mut self, table: &RawTable, before: &[CheckedListener]) -> Option<String> {
         let name = text(table, "name")?;
         let at = table.value_at("name");
         if !name
@@ -215,15 +215,21 @@ impl Checker<'_> {
     }
 
     /// Says what a listener on other than loopback means for its role.
-    fn exposed(&mut self, table: &Table, role: Role, address: SocketAddr, risk: Risk) {
+    fn exposed(
+        &mut self,
+        table: &RawTable,
+        role: ListenerRole,
+        address: SocketAddr,
+        risk: ListenerRisk,
+    ) {
         let at = table.value_at("address");
         match role {
-            Role::Public => {}
-            Role::Internal if !risk.has_keys && risk.is_for_anybody => self.problems.add(
+            ListenerRole::Public => {}
+            ListenerRole::Internal if !risk.has_keys && risk.is_for_anybody => self.problems.add(
                 at,
                 format!("address: {address} is not loopback, and without [api] keys whoever reaches it could push to every user; set keys or listen on 127.0.0.1"),
             ),
-            Role::Internal if risk.is_for_anybody => {
+            ListenerRole::Internal if risk.is_for_anybody => {
                 let keys = match (risk.is_plain, self.has_admin) {
                     (true, true) => {
                         ", and the keys of the API and of the admin page cross the network as plain text"
@@ -236,20 +242,20 @@ impl Checker<'_> {
                     format!("address: the internal listener on {address} is not loopback: whoever reaches it reads /health and /metrics{keys}"),
                 );
             }
-            Role::Push if risk.is_for_anybody => self.warn(
+            ListenerRole::Push if risk.is_for_anybody => self.warn(
                 at,
                 format!("address: the push listener on {address} is not loopback and asks for no key: whoever reaches it can push to every user"),
             ),
-            Role::Internal | Role::Push => {}
+            ListenerRole::Internal | ListenerRole::Push => {}
         }
     }
 }
 
-fn role_of(word: &str) -> Role {
+fn role_of(word: &str) -> ListenerRole {
     match word {
-        "internal" => Role::Internal,
-        "push" => Role::Push,
-        _ => Role::Public,
+        "internal" => ListenerRole::Internal,
+        "push" => ListenerRole::Push,
+        _ => ListenerRole::Public,
     }
 }
 

@@ -1,20 +1,21 @@
 //! `[[namespace]]`: what channels remember, and what clients may do with them.
 
 use veche_hub::{
-    Access, Differences, Pattern, Publishing, Reading, Recovery, Subscribing, Told, USERS,
+    ChannelAccess, DeltaMode, EventLevel, PathPattern, PublishAccess, ReadAccess, RecoveryMode,
+    SubscribeAccess, USERS,
 };
 
 use super::{Checker, identity, word};
-use crate::raw::Table;
-use crate::types::{History, Limits, Namespace};
-use crate::value::Value;
+use crate::raw::RawTable;
+use crate::types::{HistoryConfig, LimitsConfig, NamespaceConfig};
+use crate::value::DirectiveValue;
 
 impl Checker<'_> {
     /// `None` for those with a problem.
     pub(super) fn namespaces<'t>(
         &mut self,
-        tables: impl Iterator<Item = &'t Table>,
-    ) -> Vec<Option<Namespace>> {
+        tables: impl Iterator<Item = &'t RawTable>,
+    ) -> Vec<Option<NamespaceConfig>> {
         let mut names = Vec::new();
         tables
             .map(|table| self.namespace(table, &mut names))
@@ -22,12 +23,13 @@ impl Checker<'_> {
     }
 
     /// The names of those whose channels can be heard together.
-    pub(super) fn wildcards<'t>(tables: impl Iterator<Item = &'t Table>) -> Vec<String> {
-        let has = |table: &&Table| matches!(table.value("wildcard"), Some(Value::Flag(true)));
+    pub(super) fn wildcards<'t>(tables: impl Iterator<Item = &'t RawTable>) -> Vec<String> {
+        let has =
+            |table: &&RawTable| matches!(table.value("wildcard"), Some(DirectiveValue::Flag(true)));
         let names = tables
             .filter(has)
             .filter_map(|table| match table.value("name") {
-                Some(Value::Text(name)) => Some(name),
+                Some(DirectiveValue::Text(name)) => Some(name),
                 _ => None,
             });
         names.collect()
@@ -36,8 +38,8 @@ impl Checker<'_> {
     /// What namespaces have for themselves is a part of what all channels may remember.
     pub(super) fn budgets<'t>(
         &mut self,
-        limits: &Limits,
-        namespaces: impl Iterator<Item = (&'t Table, &'t Option<Namespace>)>,
+        limits: &LimitsConfig,
+        namespaces: impl Iterator<Item = (&'t RawTable, &'t Option<NamespaceConfig>)>,
     ) {
         let mut parts: u64 = 0;
         let mut shares = None;
@@ -64,7 +66,7 @@ impl Checker<'_> {
         }
     }
 
-    fn namespace(&mut self, table: &Table, names: &mut Vec<String>) -> Option<Namespace> {
+    fn namespace(&mut self, table: &RawTable, names: &mut Vec<String>) -> Option<NamespaceConfig> {
         let name = self.required(table, "name")?;
         if let Some(other) = names.iter().find(|other| is_same(other, &name)) {
             let why = format!("name: another [[namespace]] is called {other:?} already");
@@ -72,7 +74,7 @@ impl Checker<'_> {
         }
         names.push(name.clone());
         let size = match table.value("history_size") {
-            Some(Value::Integer(size)) => {
+            Some(DirectiveValue::Integer(size)) => {
                 Some(u32::try_from(size).expect("the table has the range"))
             }
             _ => None,
@@ -92,10 +94,10 @@ impl Checker<'_> {
             }
         }
         let duration = |name| match table.value(name) {
-            Some(Value::Duration(duration)) => duration,
+            Some(DirectiveValue::Duration(duration)) => duration,
             other => unreachable!("{name} has a default and is a time: {other:?}"),
         };
-        let flag = |name| matches!(table.value(name), Some(Value::Flag(true)));
+        let flag = |name| matches!(table.value(name), Some(DirectiveValue::Flag(true)));
         let is_closed = name == USERS || name.starts_with(['/', '$']);
         if flag("wildcard") && is_closed {
             let why = "wildcard: neither users' own channels, nor private ones, nor those of a pattern are heard together";
@@ -109,11 +111,11 @@ impl Checker<'_> {
         }
         let (presence, join_leave) = (flag("presence"), flag("join_leave"));
         let told = match word(table, "events") {
-            "occupancy" => Told::Occupancy,
-            "members" => Told::Members,
-            _ => Told::Nothing,
+            "occupancy" => EventLevel::Occupancy,
+            "members" => EventLevel::Members,
+            _ => EventLevel::Off,
         };
-        let is_watched = presence || join_leave || told != Told::Nothing;
+        let is_watched = presence || join_leave || told != EventLevel::Off;
         if !is_watched && table.has("leave_delay") {
             let why = "leave_delay: without presence, join_leave or events nobody sees who leaves";
             self.warn(table.key_at("leave_delay"), why);
@@ -124,28 +126,28 @@ impl Checker<'_> {
             self.warn(table.key_at("force_push_join_leave"), why);
         }
         let differences = match (word(table, "delta"), flag("delta_publish")) {
-            ("fossil", true) => Differences::Always,
-            ("fossil", false) => Differences::Asked,
-            _ => Differences::Off,
+            ("fossil", true) => DeltaMode::Always,
+            ("fossil", false) => DeltaMode::OnRequest,
+            _ => DeltaMode::Off,
         };
-        if differences == Differences::Off && table.has("delta_publish") {
+        if differences == DeltaMode::Off && table.has("delta_publish") {
             let why = "delta_publish: without delta nobody is told differences";
             self.warn(table.key_at("delta_publish"), why);
         }
         let ttl = duration("history_ttl");
-        Some(Namespace {
+        Some(NamespaceConfig {
             name,
-            history: size.map(|size| History {
+            history: size.map(|size| HistoryConfig {
                 size,
                 ttl,
                 position_ttl: duration("position_ttl").max(ttl),
                 recovery: match word(table, "recovery") {
-                    "latest" => Recovery::Latest,
-                    _ => Recovery::Missed,
+                    "latest" => RecoveryMode::Latest,
+                    _ => RecoveryMode::Missed,
                 },
             }),
             history_bytes: match table.value("history_bytes") {
-                Some(Value::Size(bytes)) if size.is_some() => Some(bytes),
+                Some(DirectiveValue::Size(bytes)) if size.is_some() => Some(bytes),
                 _ => None,
             },
             presence,
@@ -156,18 +158,18 @@ impl Checker<'_> {
             leave_delay: identity::duration(table, "leave_delay"),
             differences,
             tags_filter: flag("tags_filter"),
-            access: Access {
+            access: ChannelAccess {
                 subscribe: match word(table, "subscribe") {
-                    "client" => Subscribing::Client,
-                    "token" => Subscribing::Token,
-                    "hook" => Subscribing::Hook,
-                    _ => Subscribing::Nobody,
+                    "client" => SubscribeAccess::Client,
+                    "token" => SubscribeAccess::Token,
+                    "hook" => SubscribeAccess::Hook,
+                    _ => SubscribeAccess::Disabled,
                 },
                 publish: match word(table, "publish") {
-                    "client" => Publishing::Client,
-                    "subscriber" => Publishing::Subscriber,
-                    "hook" => Publishing::Hook,
-                    _ => Publishing::Nobody,
+                    "client" => PublishAccess::Client,
+                    "subscriber" => PublishAccess::Subscriber,
+                    "hook" => PublishAccess::Hook,
+                    _ => PublishAccess::Disabled,
                 },
                 history: reading(table, "allow_history"),
                 presence: reading(table, "allow_presence"),
@@ -176,17 +178,17 @@ impl Checker<'_> {
     }
 }
 
-fn reading(table: &Table, name: &str) -> Reading {
+fn reading(table: &RawTable, name: &str) -> ReadAccess {
     match word(table, name) {
-        "client" => Reading::Client,
-        "none" => Reading::Nobody,
-        _ => Reading::Subscriber,
+        "client" => ReadAccess::Client,
+        "none" => ReadAccess::Disabled,
+        _ => ReadAccess::Subscriber,
     }
 }
 
 /// Whether two names stand for the same channels.
 fn is_same(one: &str, other: &str) -> bool {
-    match (Pattern::new(one), Pattern::new(other)) {
+    match (PathPattern::new(one), PathPattern::new(other)) {
         (Ok(one), Ok(other)) => one.is_same(&other),
         _ => one == other,
     }

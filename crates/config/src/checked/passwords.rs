@@ -1,18 +1,18 @@
 //! `[pam]`, and the routes whose clients send passwords: on listeners where nobody can read them, and with a PAM to ask.
 
-use veche_pam::Service;
+use veche_pam::PamService;
 
 use super::identity::{duration, number};
-use super::listeners::{Checked, Reach};
+use super::listeners::{CheckedListener, Exposure};
 use super::{Checker, rate, text};
-use crate::identity::Pam;
-use crate::names::Identity;
-use crate::raw::Table;
-use crate::types::Route;
+use crate::identity::PamConfig;
+use crate::names::IdentitySource;
+use crate::raw::RawTable;
+use crate::types::RouteConfig;
 
 impl Checker<'_> {
     /// How passwords are judged.
-    pub(super) fn pam(&mut self, table: &Table) -> Option<Pam> {
+    pub(super) fn pam(&mut self, table: &RawTable) -> Option<PamConfig> {
         let realm = text(table, "realm").expect("has a default");
         let fits = |c: char| (c == ' ' || c.is_ascii_graphic()) && c != '"' && c != '\\';
         if realm.is_empty() || !realm.chars().all(fits) {
@@ -22,7 +22,7 @@ impl Checker<'_> {
             );
             return None;
         }
-        Some(Pam {
+        Some(PamConfig {
             realm,
             helpers: number(table, "helpers"),
             helper_idle: duration(table, "helper_idle"),
@@ -36,14 +36,14 @@ impl Checker<'_> {
     /// Routes that ask PAM.
     pub(super) fn passwords<'t>(
         &mut self,
-        routes: impl Iterator<Item = (&'t Table, &'t Option<Route>)>,
-        listeners: &[Checked],
+        routes: impl Iterator<Item = (&'t RawTable, &'t Option<RouteConfig>)>,
+        listeners: &[CheckedListener],
         is_sandboxed: bool,
     ) {
-        let mut asked: Vec<&Service> = Vec::new();
+        let mut asked: Vec<&PamService> = Vec::new();
         for (table, route) in routes {
             let Some(route) = route else { continue };
-            let Some(identity @ Identity::Pam(service)) = route.handler.identity() else {
+            let Some(identity @ IdentitySource::Pam(service)) = route.handler.identity() else {
                 continue;
             };
             let at = table.value_at("identity");
@@ -64,13 +64,19 @@ impl Checker<'_> {
     }
 
     /// Passwords go along with every request, as good as in plain text.
-    fn readable(&mut self, table: &Table, identity: &Identity, route: &Route, all: &[Checked]) {
+    fn readable(
+        &mut self,
+        table: &RawTable,
+        identity: &IdentitySource,
+        route: &RouteConfig,
+        all: &[CheckedListener],
+    ) {
         let at = table.value_at("identity");
-        let reached = |reach: Reach| {
+        let reached = |reach: Exposure| {
             let mut on = route.listeners.iter().map(|index| &all[*index]);
             on.find(|listener| listener.reach == reach)
         };
-        if let Some(open) = reached(Reach::Open) {
+        if let Some(open) = reached(Exposure::Open) {
             let label = open.address.map(|address| address.to_string());
             self.problems.add(
                 at,
@@ -79,7 +85,7 @@ impl Checker<'_> {
                     label.unwrap_or_default()
                 ),
             );
-        } else if let Some(proxied) = reached(Reach::Proxied) {
+        } else if let Some(proxied) = reached(Exposure::Proxied) {
             let label = proxied.address.map(|address| address.to_string());
             self.warn(
                 at,

@@ -1,35 +1,35 @@
 //! What is allowed, and dangerous together: told as warnings.
 
-use veche_frontends::identity::token::Place;
+use veche_frontends::identity::token::TokenSource;
 use veche_terminal::format_duration;
 
 use super::{Checker, list};
-use crate::identity::{IdentityHook, Jwt};
-use crate::names::{Identity, OriginRule};
-use crate::raw::Table;
-use crate::types::{Admin, Api, Limits, Role, Route};
+use crate::identity::{IdentityHookConfig, JwtConfig};
+use crate::names::{IdentitySource, OriginRule};
+use crate::raw::RawTable;
+use crate::types::{AdminConfig, ApiConfig, LimitsConfig, ListenerRole, RouteConfig};
 
 impl Checker<'_> {
     /// Pages of any site may connect, and the browser itself shows who its user is.
     pub(super) fn ambient<'t>(
         &mut self,
-        routes: impl Iterator<Item = (&'t Table, &'t Option<Route>)>,
-        jwt: Option<&Jwt>,
+        routes: impl Iterator<Item = (&'t RawTable, &'t Option<RouteConfig>)>,
+        jwt: Option<&JwtConfig>,
     ) {
         let is_in_cookie = jwt.is_some_and(|jwt| {
             let mut places = jwt.places.iter();
-            places.any(|place| matches!(place, Place::Cookie(_)))
+            places.any(|place| matches!(place, TokenSource::Cookie(_)))
         });
         for (table, route) in routes {
             let Some(handler) = route.as_ref().map(|route| &route.handler) else {
                 continue;
             };
             let shown = match handler.identity() {
-                Some(Identity::Cookie(_)) => "the cookie",
-                Some(Identity::Hook(_)) => "the cookies that the back end is shown",
-                Some(Identity::Pam(_)) => "the password",
-                Some(Identity::Certificate(_)) => "the certificate",
-                Some(Identity::Token(_)) if is_in_cookie => "the token in a cookie",
+                Some(IdentitySource::Cookie(_)) => "the cookie",
+                Some(IdentitySource::Hook(_)) => "the cookies that the back end is shown",
+                Some(IdentitySource::Pam(_)) => "the password",
+                Some(IdentitySource::Certificate(_)) => "the certificate",
+                Some(IdentitySource::Token(_)) if is_in_cookie => "the token in a cookie",
                 _ => continue,
             };
             let is_open = handler
@@ -48,14 +48,14 @@ impl Checker<'_> {
     /// The handshake is over before the back end has to answer.
     pub(super) fn slow_hook(
         &mut self,
-        table: &Table,
-        hook: Option<&IdentityHook>,
-        routes: &[Option<Route>],
-        limits: &Limits,
+        table: &RawTable,
+        hook: Option<&IdentityHookConfig>,
+        routes: &[Option<RouteConfig>],
+        limits: &LimitsConfig,
     ) {
         let is_asked = routes.iter().flatten().any(|route| {
             let identity = route.handler.identity();
-            matches!(identity, Some(Identity::Hook(_)))
+            matches!(identity, Some(IdentitySource::Hook(_)))
         });
         if is_asked && hook.is_some_and(|hook| hook.timeout >= limits.handshake_timeout) {
             self.warn(
@@ -69,7 +69,7 @@ impl Checker<'_> {
     }
 
     /// Who has been given the one has the other.
-    pub(super) fn shared_key(&mut self, table: &Table, admin: &Admin, api: &Api) {
+    pub(super) fn shared_key(&mut self, table: &RawTable, admin: &AdminConfig, api: &ApiConfig) {
         if let Some(item) = admin.keys.iter().position(|key| api.keys.contains(key)) {
             self.warn(
                 table.item_at("keys", item),
@@ -81,14 +81,15 @@ impl Checker<'_> {
     /// Anything on this machine may call, unless it has to show a certificate.
     pub(super) fn keyless<'t>(
         &mut self,
-        tables: impl Iterator<Item = &'t Table>,
-        listeners: &[super::listeners::Checked],
+        tables: impl Iterator<Item = &'t RawTable>,
+        listeners: &[super::listeners::CheckedListener],
         has_keys: bool,
     ) {
-        let is_for_anybody = |listener: &super::listeners::Checked| {
+        let is_for_anybody = |listener: &super::listeners::CheckedListener| {
             let tls = listener.listener.as_ref().and_then(|one| one.tls.as_ref());
             let clients = tls.and_then(|tls| tls.clients.as_ref());
-            listener.role == Some(Role::Internal) && clients.is_none_or(|one| !one.is_required)
+            listener.role == Some(ListenerRole::Internal)
+                && clients.is_none_or(|one| !one.is_required)
         };
         let mut open = tables
             .zip(listeners)

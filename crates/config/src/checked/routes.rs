@@ -2,23 +2,28 @@
 
 use veche_calls::masked;
 use veche_frontends::identity::token::Anonymous;
-use veche_frontends::outbox::Keeping;
-use veche_frontends::pace::{OverPace, Pacing};
-use veche_frontends::registry::{Protocol, protocol};
+use veche_frontends::outbox::DropPolicy;
+use veche_frontends::rate_limiter::{OverLimit, RateLimits};
+use veche_frontends::registry::{ClientProtocol, protocol};
 use veche_terminal::{did_you_mean, nearest_hint};
 
-use super::apps::Apps;
-use super::listeners::Checked;
-use super::{Checker, Served, list, rate, size, text, word};
+use super::apps::CheckedApps;
+use super::listeners::CheckedListener;
+use super::{Checker, ServedFolder, list, rate, size, text, word};
 use crate::directives::methods_listed;
 use crate::hooks::RouteHooks;
-use crate::names::{ChannelPattern, Identity, METHODS, MethodSet, OriginRule, RoutePath, Segment};
-use crate::raw::Table;
-use crate::types::{Compression, Handler, Role, Route, StaticRoot, WebSocket, listeners_called};
-use crate::value::Value;
+use crate::names::{
+    ChannelPattern, IdentitySource, METHODS, MethodSet, OriginRule, RoutePath, Segment,
+};
+use crate::raw::RawTable;
+use crate::types::{
+    CompressionMode, ListenerRole, RouteConfig, RouteHandler, StaticRoot, WebSocketConfig,
+    listeners_called,
+};
+use crate::value::DirectiveValue;
 
 /// What a route would serve. Known of routes with a problem elsewhere too, so that one in another's way is told at once.
-struct Claim {
+struct RouteClaim {
     index: usize,
     path: RoutePath,
     methods: MethodSet,
@@ -35,11 +40,11 @@ const BUILTIN: [&str; 1] = ["builtin:demo"];
 impl Checker<'_> {
     pub(super) fn routes<'t>(
         &mut self,
-        tables: impl Iterator<Item = &'t Table>,
-        listeners: &[Checked],
-        apps: &mut Apps,
+        tables: impl Iterator<Item = &'t RawTable>,
+        listeners: &[CheckedListener],
+        apps: &mut CheckedApps,
         has_keys: bool,
-    ) -> Vec<Option<Route>> {
+    ) -> Vec<Option<RouteConfig>> {
         let mut claims = Vec::new();
         tables
             .map(|table| self.route(table, listeners, apps, has_keys, &mut claims))
@@ -48,12 +53,12 @@ impl Checker<'_> {
 
     fn route(
         &mut self,
-        table: &Table,
-        listeners: &[Checked],
-        apps: &mut Apps,
+        table: &RawTable,
+        listeners: &[CheckedListener],
+        apps: &mut CheckedApps,
         has_keys: bool,
-        claims: &mut Vec<Claim>,
-    ) -> Option<Route> {
+        claims: &mut Vec<RouteClaim>,
+    ) -> Option<RouteConfig> {
         let path = self.required(table, "path").and_then(|path| {
             let at = table.value_at("path");
             self.take(
@@ -77,7 +82,7 @@ impl Checker<'_> {
             && table.is_sound("listen")
             && table.is_sound("methods")
         {
-            let claim = Claim {
+            let claim = RouteClaim {
                 index: table.index,
                 path: path.clone(),
                 methods,
@@ -92,7 +97,8 @@ impl Checker<'_> {
         let handler_word = handler_word?;
         self.foreign(table, &handler_word);
         let handler = self.handler(table, &handler_word, apps);
-        if let (Some(identity), Some(on)) = (handler.as_ref().and_then(Handler::identity), &on) {
+        if let (Some(identity), Some(on)) = (handler.as_ref().and_then(RouteHandler::identity), &on)
+        {
             self.certified(table, identity, on, listeners);
         }
         if handler_word == "api" && !has_keys {
@@ -101,7 +107,7 @@ impl Checker<'_> {
                 "handler: \"api\" outside of the internal listeners needs [api] keys, or whoever reaches it could push to every user",
             );
         }
-        Some(Route {
+        Some(RouteConfig {
             index: table.index,
             path: path?,
             methods: methods?,
@@ -114,7 +120,7 @@ impl Checker<'_> {
     }
 
     /// Directives that this handler has no use for.
-    fn foreign(&mut self, table: &Table, handler: &str) {
+    fn foreign(&mut self, table: &RawTable, handler: &str) {
         for directive in table.section.directives() {
             let name = directive.name;
             if table.has(name) && !directive.concerns(handler) {
@@ -133,9 +139,9 @@ impl Checker<'_> {
 
     fn listeners_of(
         &mut self,
-        table: &Table,
+        table: &RawTable,
         listen: &str,
-        listeners: &[Checked],
+        listeners: &[CheckedListener],
     ) -> Option<Vec<usize>> {
         if listeners.is_empty() {
             // That is told by itself, or what is wrong with their headers is.
@@ -148,7 +154,7 @@ impl Checker<'_> {
         );
         if on
             .iter()
-            .any(|index| listeners[*index].role == Some(Role::Push))
+            .any(|index| listeners[*index].role == Some(ListenerRole::Push))
             || listen == "push"
         {
             self.problems.add(
@@ -177,7 +183,13 @@ impl Checker<'_> {
         Some(on)
     }
 
-    fn reserved(&mut self, table: &Table, path: &RoutePath, on: &[usize], listeners: &[Checked]) {
+    fn reserved(
+        &mut self,
+        table: &RawTable,
+        path: &RoutePath,
+        on: &[usize],
+        listeners: &[CheckedListener],
+    ) {
         let Some(Segment::Literal(first)) = path.segments().first() else {
             return;
         };
@@ -189,7 +201,7 @@ impl Checker<'_> {
         if is_reserved
             && on
                 .iter()
-                .any(|index| listeners[*index].role == Some(Role::Internal))
+                .any(|index| listeners[*index].role == Some(ListenerRole::Internal))
         {
             let message = format!(
                 "path: internal listeners serve {:?} themselves",
@@ -200,7 +212,7 @@ impl Checker<'_> {
     }
 
     /// Of an unknown handler (`None`) every method is taken as served, and GET as what it serves unasked: all do.
-    fn methods(&mut self, table: &Table, handler: Option<&str>) -> Option<MethodSet> {
+    fn methods(&mut self, table: &RawTable, handler: Option<&str>) -> Option<MethodSet> {
         let serves = MethodSet::of(match handler {
             Some("static") => &["GET", "HEAD"],
             Some("api") => &["GET", "POST"],
@@ -243,11 +255,16 @@ impl Checker<'_> {
         fine.then(|| MethodSet::of(&named))
     }
 
-    fn handler(&mut self, table: &Table, handler: &str, apps: &mut Apps) -> Option<Handler> {
+    fn handler(
+        &mut self,
+        table: &RawTable,
+        handler: &str,
+        apps: &mut CheckedApps,
+    ) -> Option<RouteHandler> {
         if handler == "static" {
             let root = self.root(table);
             let precompressed = self.precompressed(table);
-            return Some(Handler::Static {
+            return Some(RouteHandler::Static {
                 root: root?,
                 precompressed: precompressed?,
             });
@@ -256,7 +273,7 @@ impl Checker<'_> {
         if handler == "lua" {
             let app = self.app_of_route(table, apps);
             let identity = self.identity(table);
-            return Some(Handler::Lua {
+            return Some(RouteHandler::Lua {
                 app: app?,
                 identity: identity?,
                 websocket: websocket?,
@@ -265,7 +282,7 @@ impl Checker<'_> {
         if let Some(protocol) = protocol(handler) {
             return self.session(table, protocol, websocket, apps);
         }
-        Some(Handler::Api {
+        Some(RouteHandler::Api {
             websocket: websocket?,
         })
     }
@@ -273,35 +290,35 @@ impl Checker<'_> {
     /// A route of a client protocol, with the options that mean something to it.
     fn session(
         &mut self,
-        table: &Table,
-        protocol: &'static Protocol,
-        websocket: Option<WebSocket>,
-        apps: &mut Apps,
-    ) -> Option<Handler> {
-        let app = match protocol.takes("app") {
+        table: &RawTable,
+        protocol: &'static ClientProtocol,
+        websocket: Option<WebSocketConfig>,
+        apps: &mut CheckedApps,
+    ) -> Option<RouteHandler> {
+        let app = match protocol.accepts_method("app") {
             true => self.app_of_clients(table, apps),
             false => Some(None),
         };
-        let identity = match protocol.takes("identity") {
+        let identity = match protocol.accepts_method("identity") {
             true => self.identity(table).map(Some),
             false => Some(None),
         };
-        let channels = match protocol.takes("channels") {
+        let channels = match protocol.accepts_method("channels") {
             true => self.each(table, "channels", ChannelPattern::parse),
             false => Some(Vec::new()),
         };
-        let hooks = match protocol.takes("hooks") {
+        let hooks = match protocol.accepts_method("hooks") {
             true => self.route_hooks(table),
             false => Some(RouteHooks::default()),
         };
-        if protocol.takes("channels")
-            && identity == Some(Some(Identity::None))
+        if protocol.accepts_method("channels")
+            && identity == Some(Some(IdentitySource::None))
             && channels.as_ref().is_some_and(Vec::is_empty)
             && table.is_sound("channels")
         {
             self.warn(table.at, "[[route]] with neither identity nor channels: nothing can ever be pushed to its clients");
         }
-        Some(Handler::Session {
+        Some(RouteHandler::Session {
             protocol,
             app: app?,
             identity: identity?,
@@ -311,40 +328,40 @@ impl Checker<'_> {
         })
     }
 
-    fn websocket(&mut self, table: &Table) -> Option<WebSocket> {
+    fn websocket(&mut self, table: &RawTable) -> Option<WebSocketConfig> {
         let origins = self.each(table, "origins", OriginRule::parse)?;
-        Some(WebSocket {
+        Some(WebSocketConfig {
             origins,
             compression: match table.value("compression") {
-                Some(Value::Flag(true)) => Compression::On,
-                Some(Value::Word(_)) => Compression::Takeover,
-                _ => Compression::Off,
+                Some(DirectiveValue::Flag(true)) => CompressionMode::On,
+                Some(DirectiveValue::Word(_)) => CompressionMode::Takeover,
+                _ => CompressionMode::Off,
             },
             message_bytes_max: size(table, "message_bytes_max"),
             inflate_ratio_max: match table.value("inflate_ratio_max") {
-                Some(Value::Integer(number)) => {
+                Some(DirectiveValue::Integer(number)) => {
                     Some(u32::try_from(number).expect("the table has the range"))
                 }
                 _ => None,
             },
             fragments_max: match table.value("fragments_max") {
-                Some(Value::Integer(number)) => {
+                Some(DirectiveValue::Integer(number)) => {
                     u32::try_from(number).expect("the table has the range")
                 }
                 other => unreachable!("has a default and is a number: {other:?}"),
             },
-            pacing: self.pacing(table),
+            pacing: self.rate_limits(table),
             keeping: match word(table, "outbox_full") {
-                "drop_oldest" => Some(Keeping::Newest),
-                "latest" => Some(Keeping::Latest),
+                "drop_oldest" => Some(DropPolicy::KeepNewest),
+                "latest" => Some(DropPolicy::KeepLatestPerChannel),
                 _ => None,
             },
             has_positions: self.has_positions(table),
         })
     }
 
-    fn has_positions(&mut self, table: &Table) -> bool {
-        let has_positions = matches!(table.value("positions"), Some(Value::Flag(true)));
+    fn has_positions(&mut self, table: &RawTable) -> bool {
+        let has_positions = matches!(table.value("positions"), Some(DirectiveValue::Flag(true)));
         if has_positions && word(table, "outbox_full") != "disconnect" {
             let why = "outbox_full: clients with positions are promised that nothing is missing; it has to be \"disconnect\"";
             self.problems
@@ -353,14 +370,14 @@ impl Checker<'_> {
         has_positions
     }
 
-    fn pacing(&mut self, table: &Table) -> Option<Pacing> {
-        let pacing = Pacing {
+    fn rate_limits(&mut self, table: &RawTable) -> Option<RateLimits> {
+        let pacing = RateLimits {
             messages: rate(table, "message_rate"),
             bytes: rate(table, "byte_rate"),
-            over: match word(table, "over_rate") {
-                "drop" => OverPace::Drop,
-                "close" => OverPace::Close,
-                _ => OverPace::Delay,
+            over_limit: match word(table, "over_rate") {
+                "drop" => OverLimit::Drop,
+                "close" => OverLimit::Close,
+                _ => OverLimit::Delay,
             },
         };
         if pacing.messages.is_none() && pacing.bytes.is_none() {
@@ -375,13 +392,13 @@ impl Checker<'_> {
         Some(pacing)
     }
 
-    fn identity(&mut self, table: &Table) -> Option<Identity> {
+    fn identity(&mut self, table: &RawTable) -> Option<IdentitySource> {
         let text = text(table, "identity")?;
         let at = table.value_at("identity");
         let mut identity = self.take(
             "identity",
             at,
-            Identity::parse(&text).map_err(|why| format!("{why}, found {:?}", masked(&text))),
+            IdentitySource::parse(&text).map_err(|why| format!("{why}, found {:?}", masked(&text))),
         )?;
         let anonymous = match word(table, "anonymous") {
             "token" => Anonymous::Token,
@@ -389,14 +406,17 @@ impl Checker<'_> {
             _ => Anonymous::None,
         };
         match &mut identity {
-            Identity::Token(own) => *own = anonymous,
+            IdentitySource::Token(own) => *own = anonymous,
             _ if anonymous != Anonymous::None => {
                 let why = "anonymous: it means nothing without identity = \"jwt\"";
                 self.problems.add(table.key_at("anonymous"), why);
             }
             _ => {}
         }
-        if matches!(identity, Identity::Query(_) | Identity::Header(_)) {
+        if matches!(
+            identity,
+            IdentitySource::Query(_) | IdentitySource::Header(_)
+        ) {
             self.warn(
                 at,
                 format!("identity: {text:?} believes whatever the client says: for demos and trusted networks"),
@@ -408,12 +428,12 @@ impl Checker<'_> {
     /// Who shall be known by a certificate has to be able to show one.
     fn certified(
         &mut self,
-        table: &Table,
-        identity: &Identity,
+        table: &RawTable,
+        identity: &IdentitySource,
         on: &[usize],
-        listeners: &[Checked],
+        listeners: &[CheckedListener],
     ) {
-        if let Identity::Certificate(_) = identity
+        if let IdentitySource::Certificate(_) = identity
             && !on.iter().any(|&index| listeners[index].has_client_ca)
         {
             self.problems.add(
@@ -423,7 +443,7 @@ impl Checker<'_> {
         }
     }
 
-    fn root(&mut self, table: &Table) -> Option<StaticRoot> {
+    fn root(&mut self, table: &RawTable) -> Option<StaticRoot> {
         let at = table.value_at("root");
         let Some(root) = text(table, "root") else {
             if table.is_sound("root") {
@@ -448,7 +468,7 @@ impl Checker<'_> {
                 .add(at, format!("root: there is no folder {}", folder.display()));
             return None;
         }
-        self.served.push(Served {
+        self.served.push(ServedFolder {
             at,
             name: "root",
             folder: folder.clone(),
@@ -456,7 +476,7 @@ impl Checker<'_> {
         Some(StaticRoot::Folder(folder))
     }
 
-    fn collisions(&mut self, table: &Table, claim: &Claim, before: &[Claim]) {
+    fn collisions(&mut self, table: &RawTable, claim: &RouteClaim, before: &[RouteClaim]) {
         for other in before {
             // The same words name the same listeners, even where it is not known yet which.
             let shares_listener = claim.listen == other.listen

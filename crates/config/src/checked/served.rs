@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use veche_terminal::shown;
 
-use super::World;
-use crate::identity::Jwt;
-use crate::names::Identity;
-use crate::types::{Config, Handler};
+use super::Environment;
+use crate::identity::JwtConfig;
+use crate::names::IdentitySource;
+use crate::types::{Config, RouteHandler};
 
 /// A folder whose files are for clients.
-pub(super) struct Served {
+pub(super) struct ServedFolder {
     /// Where the file says so.
     pub(super) at: Option<usize>,
     /// By which directive.
@@ -19,7 +19,7 @@ pub(super) struct Served {
 }
 
 /// What the configuration names.
-struct Named<'c> {
+struct ReferencedFile<'c> {
     path: PathBuf,
     what: &'c str,
     /// Others are made in it, so that it may not be served in part either.
@@ -29,21 +29,21 @@ struct Named<'c> {
 /// The problem of each folder with files in it that the configuration names; links are followed, as they are not where
 /// files are served.
 pub(super) fn problems(
-    served: &[Served],
+    served: &[ServedFolder],
     config: &Config,
-    world: &World<'_>,
+    world: &Environment<'_>,
 ) -> Vec<(Option<usize>, String)> {
     if served.is_empty() {
         return Vec::new();
     }
-    let named: Vec<(Named<'_>, PathBuf)> = named(config)
+    let named: Vec<(ReferencedFile<'_>, PathBuf)> = named(config)
         .into_iter()
         .filter_map(|named| {
             let real = (world.real)(&named.path)?;
             Some((named, real))
         })
         .collect();
-    let of_folder = |one: &Served| {
+    let of_folder = |one: &ServedFolder| {
         let root = (world.real)(&one.folder)?;
         let mut inside: Vec<String> = named
             .iter()
@@ -69,10 +69,10 @@ pub(super) fn problems(
     served.iter().filter_map(of_folder).collect()
 }
 
-fn named(config: &Config) -> Vec<Named<'_>> {
+fn named(config: &Config) -> Vec<ReferencedFile<'_>> {
     let mut all = Vec::new();
     let mut file = |what, path: &Path| {
-        all.push(Named {
+        all.push(ReferencedFile {
             path: path.to_owned(),
             what,
             is_folder: false,
@@ -104,7 +104,7 @@ fn named(config: &Config) -> Vec<Named<'_>> {
     for secret in events.chain(hooks) {
         file("a secret", secret);
     }
-    for keys in config.tokens().flat_map(Jwt::files) {
+    for keys in config.tokens().flat_map(JwtConfig::files) {
         file("keys of tokens", keys);
     }
     let sealed = config.listeners.iter().filter_map(|l| l.tls.as_ref());
@@ -125,8 +125,8 @@ fn named(config: &Config) -> Vec<Named<'_>> {
         file("authorities", ca);
     }
     let identities = config.routes.iter().map(|route| &route.handler);
-    for identity in identities.filter_map(Handler::identity) {
-        if let Identity::Pam(service) = identity {
+    for identity in identities.filter_map(RouteHandler::identity) {
+        if let IdentitySource::Pam(service) = identity {
             for rules in service.files() {
                 file("rules of passwords", &rules);
             }
@@ -140,10 +140,15 @@ fn named(config: &Config) -> Vec<Named<'_>> {
     let acme = ordered.then(|| ("certificates by ACME", config.acme.folder()));
     let tables = config.server.snapshots.iter();
     let tables = tables.map(|folder| ("saved tables", folder.clone()));
-    all.extend(history.chain(acme).chain(tables).map(|(what, path)| Named {
-        path,
-        what,
-        is_folder: true,
-    }));
+    all.extend(
+        history
+            .chain(acme)
+            .chain(tables)
+            .map(|(what, path)| ReferencedFile {
+                path,
+                what,
+                is_folder: true,
+            }),
+    );
     all
 }

@@ -1,25 +1,30 @@
 //! `[[service]]`: what each runs, how often, and when it begins again.
 
-use super::apps::{Apps, app_of};
+use super::apps::{CheckedApps, app_of};
 use super::{Checker, word};
-use crate::raw::Table;
-use crate::types::{Restart, Service};
-use crate::value::Value;
+use crate::raw::RawTable;
+use crate::types::{RestartPolicy, ServiceConfig};
+use crate::value::DirectiveValue;
 
 impl Checker<'_> {
     /// `None` for those with a problem.
     pub(super) fn services<'t>(
         &mut self,
-        tables: impl Iterator<Item = &'t Table>,
-        apps: &Apps,
-    ) -> Vec<Option<Service>> {
+        tables: impl Iterator<Item = &'t RawTable>,
+        apps: &CheckedApps,
+    ) -> Vec<Option<ServiceConfig>> {
         let mut names = Vec::new();
         tables
             .map(|table| self.service(table, apps, &mut names))
             .collect()
     }
 
-    fn service(&mut self, table: &Table, apps: &Apps, names: &mut Vec<String>) -> Option<Service> {
+    fn service(
+        &mut self,
+        table: &RawTable,
+        apps: &CheckedApps,
+        names: &mut Vec<String>,
+    ) -> Option<ServiceConfig> {
         let name = self.name_of(table);
         if let Some(name) = &name {
             let taken = match () {
@@ -36,16 +41,18 @@ impl Checker<'_> {
         let script = self.required(table, "script");
         let script = script.and_then(|script| self.script(table, &script));
         let instances = match table.value("instances") {
-            Some(Value::Integer(count)) => u32::try_from(count).expect("the table has the range"),
+            Some(DirectiveValue::Integer(count)) => {
+                u32::try_from(count).expect("the table has the range")
+            }
             other => unreachable!("instances has a default and is a number: {other:?}"),
         };
-        Some(Service {
+        Some(ServiceConfig {
             app: app_of(table, name?, script?),
             instances,
             restart: match word(table, "restart") {
-                "always" => Restart::Always,
-                "never" => Restart::Never,
-                _ => Restart::OnFailure,
+                "always" => RestartPolicy::Always,
+                "never" => RestartPolicy::Never,
+                _ => RestartPolicy::OnFailure,
             },
         })
     }

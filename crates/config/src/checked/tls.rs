@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use super::{CertificateFacts, Checker, text, word};
-use crate::raw::Table;
-use crate::types::{CertificateFrom, ClientCertificates, PairFiles, Tls};
-use crate::value::{CertificateSource, Value};
+use crate::raw::RawTable;
+use crate::types::{CertificateOrigin, ClientCertificates, ListenerTls, PairFiles};
+use crate::value::{CertificateSource, DirectiveValue};
 
 /// A certificate that holds for less long gets a warning, in days.
 pub const EXPIRY_WARNING_DAYS: i64 = 14;
@@ -14,12 +14,12 @@ const DAY_S: i64 = 24 * 60 * 60;
 
 impl Checker<'_> {
     /// What a listener says of TLS; `None` where it says nothing, or nothing that is any good.
-    pub(super) fn tls(&mut self, table: &Table) -> Option<Tls> {
+    pub(super) fn tls(&mut self, table: &RawTable) -> Option<ListenerTls> {
         let sources = match table.value("tls") {
-            Some(Value::Certificates(sources)) => sources,
+            Some(DirectiveValue::Certificates(sources)) => sources,
             _ => {
                 if table.is_sound("tls") {
-                    self.pointless(table, "client_ca", "tls");
+                    self.unusable_reason(table, "client_ca", "tls");
                 }
                 return None;
             }
@@ -38,26 +38,26 @@ impl Checker<'_> {
                 },
                 CertificateSource::Acme(names) => {
                     let ordered = self.ordered(at, names);
-                    certificates.extend(ordered.map(CertificateFrom::Acme));
+                    certificates.extend(ordered.map(CertificateOrigin::Acme));
                     continue;
                 }
             };
             match (self.world.certificate)(&files.certificate, &files.key) {
                 Err(why) => self.problems.add(at, format!("tls: {why}")),
-                Ok(facts) => self.judge(at, &files, &facts),
+                Ok(facts) => self.check_certificate(at, &files, &facts),
             }
-            certificates.push(CertificateFrom::Files(files));
+            certificates.push(CertificateOrigin::Files(files));
         }
-        Some(Tls {
+        Some(ListenerTls {
             certificates,
             clients: self.clients(table),
         })
     }
 
-    fn clients(&mut self, table: &Table) -> Option<ClientCertificates> {
+    fn clients(&mut self, table: &RawTable) -> Option<ClientCertificates> {
         let Some(ca) = text(table, "client_ca") else {
             if table.is_sound("client_ca") {
-                self.pointless(table, "client_certificate", "client_ca");
+                self.unusable_reason(table, "client_certificate", "client_ca");
             }
             return None;
         };
@@ -73,7 +73,7 @@ impl Checker<'_> {
     }
 
     /// `name` means something beside `other` only, which is not there.
-    fn pointless(&mut self, table: &Table, name: &str, other: &str) {
+    fn unusable_reason(&mut self, table: &RawTable, name: &str, other: &str) {
         if table.has(name) {
             self.problems.add(
                 table.key_at(name),
@@ -82,7 +82,12 @@ impl Checker<'_> {
         }
     }
 
-    fn judge(&mut self, at: Option<usize>, files: &PairFiles, facts: &CertificateFacts) {
+    fn check_certificate(
+        &mut self,
+        at: Option<usize>,
+        files: &PairFiles,
+        facts: &CertificateFacts,
+    ) {
         let file = files.certificate.display();
         let (now_s, until_s) = (self.world.now_s, facts.valid_until_s);
         if until_s < now_s {

@@ -1,47 +1,47 @@
 //! The rows of `[access_log]`.
 
-use super::row::{Default, Directive, KEEP, ROTATE, Section};
-use crate::value::Kind;
+use super::row::{DefaultValue, Directive, KEEP, ROTATE, Section};
+use crate::value::DirectiveKind;
 
 pub(super) static ACCESS_LOG: &[Directive] = &[
     Section::AccessLog.row(
         "file",
-        Kind::Text {
+        DirectiveKind::Text {
             expected: "the path of a file",
         },
-        Default::Unset("there is no access log"),
+        DefaultValue::Unset("there is no access log"),
         "The file to append to. Its folder has to exist. SIGUSR1 reopens it.",
     ),
     Section::AccessLog.row(
         "format",
-        Kind::Text {
+        DirectiveKind::Text {
             expected: "\"text\", \"json\" or a template with $fields",
         },
-        Default::Toml("\"text\""),
+        DefaultValue::Toml("\"text\""),
         "The format of a line: `\"text\"`, which begins like the combined format of nginx and Apache, `\"json\"`, one object per line, or a template such as `\"$time_iso8601 $remote_addr $uri $status\"` with [these fields](access-log.md). None has the query, which may carry tokens.",
     ),
     Section::AccessLog.row(
         "sample",
-        Kind::Share,
-        Default::Toml("1.0"),
+        DirectiveKind::Share,
+        DefaultValue::Toml("1.0"),
         "The fraction of requests and sessions that is written, above 0 and at most 1; chosen at random when they begin.",
     ),
     Section::AccessLog.row(
         "internal",
-        Kind::Flag { words: &[] },
-        Default::Toml("false"),
+        DirectiveKind::Flag { words: &[] },
+        DefaultValue::Toml("false"),
         "Whether requests on internal listeners are written too: pushes of the back end, health checks, scrapes.",
     ),
     Section::AccessLog.row(
         "rotate",
         ROTATE,
-        Default::Unset("the file grows"),
+        DefaultValue::Unset("the file grows"),
         "As `log_rotate` of `[server]`.",
     ),
     Section::AccessLog.row(
         "keep",
         KEEP,
-        Default::Toml("8"),
+        DefaultValue::Toml("8"),
         "How many old files `rotate` leaves.",
     ),
 ];

@@ -1,43 +1,48 @@
 //! The rows of `[acme]`.
 
-use super::row::{Default, Directive, Section};
-use crate::value::Kind;
+use super::row::{DefaultValue, Directive, Section};
+use crate::value::DirectiveKind;
 
 pub(super) static ACME: &[Directive] = &[
     acme(
         "directory",
-        Kind::Text { expected: "a URL" },
-        Default::Toml("\"https://acme-v02.api.letsencrypt.org/directory\""),
+        DirectiveKind::Text { expected: "a URL" },
+        DefaultValue::Toml("\"https://acme-v02.api.letsencrypt.org/directory\""),
         "The URL of the authority's directory (RFC 8555). The default is Let's Encrypt; `\"https://acme-staging-v02.api.letsencrypt.org/directory\"` is its test environment, whose certificates clients do not trust. Ordering means agreeing to the authority's terms.",
     ),
     acme(
         "contact",
-        Kind::List {
+        DirectiveKind::List {
             expected: "mail addresses such as [\"ops@example.org\"]",
         },
-        Default::Unset("the authority can write to nobody"),
+        DefaultValue::Unset("the authority can write to nobody"),
         "Contact addresses for the authority, sent when the account is created.",
     ),
     acme(
         "cache",
-        Kind::Text {
+        DirectiveKind::Text {
             expected: "the path of a folder",
         },
-        Default::Unset(
+        DefaultValue::Unset(
             "`acme` in the folder that systemd gives for state (`$STATE_DIRECTORY`), else beside this file",
         ),
         "The folder of accounts, certificates and keys, with a subfolder per `directory`; created if its parent exists. Accessible to the server's user only. Preserve it: without it certificates are ordered again, and authorities limit orders.",
     ),
     acme(
         "ca",
-        Kind::Text {
+        DirectiveKind::Text {
             expected: "the path of a PEM file",
         },
-        Default::Unset("the system's authorities"),
+        DefaultValue::Unset("the system's authorities"),
         "CA certificates that verify the server behind `directory`, for an authority of your own.",
     ),
 ];
 
-const fn acme(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Directive {
+const fn acme(
+    name: &'static str,
+    kind: DirectiveKind,
+    default: DefaultValue,
+    doc: &'static str,
+) -> Directive {
     Section::Acme.row(name, kind, default, doc)
 }

@@ -1,55 +1,55 @@
 //! The rows of `[events]`.
 
-use super::row::{Default, Directive, Section, seconds};
-use crate::value::Kind;
+use super::row::{DefaultValue, Directive, Section, seconds};
+use crate::value::DirectiveKind;
 
 pub(super) static EVENTS: &[Directive] = &[
     Section::Events.row(
         "url",
-        Kind::Text { expected: "a URL" },
-        Default::Unset("nobody is told"),
+        DirectiveKind::Text { expected: "a URL" },
+        DefaultValue::Unset("nobody is told"),
         "The URL that receives events: batches of JSON by `POST`, one at a time and in order, each repeated until it is answered with 200 to 299. `events` of each `[[namespace]]` selects the events.",
     ),
     Section::Events.row(
         "app",
-        Kind::Text {
+        DirectiveKind::Text {
             expected: "the name of an [[app]]",
         },
-        Default::Unset("no app is told"),
+        DefaultValue::Unset("no app is told"),
         "The `name` of the `[[app]]` whose handler `events` receives them too, or instead.",
     ),
     Section::Events.row(
         "secrets",
-        Kind::Secrets,
-        Default::Toml("[]"),
+        DirectiveKind::Secrets,
+        DefaultValue::Toml("[]"),
         "Secrets that sign each request, in `Veche-Signature: t=SECONDS,v1=HEX,v1=HEX`: HMAC-SHA256 of the seconds since 1970, a dot and the body. Written here, as `{ file = \"FILE\" }`, or as `{ env = \"NAME\" }`. Several permit replacing one. Never shown.",
     ),
     Section::Events.row(
         "timeout",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: std::time::Duration::from_millis(10),
             max: seconds(60),
             off: false,
         },
-        Default::Toml("\"5s\""),
+        DefaultValue::Toml("\"5s\""),
         "The time limit for a batch; then it is repeated, first after half a second, at most every half minute.",
     ),
     Section::Events.row(
         "queue",
-        Kind::Integer {
+        DirectiveKind::Integer {
             min: 100,
             max: 10_000_000,
             words: &[],
         },
-        Default::Toml("10000"),
+        DefaultValue::Toml("10000"),
         "The number of events that may wait while the back end does not accept any. Further ones are lost: the next batch has their number, and `veche_events_lost_total` counts them.",
     ),
     Section::Events.row(
         "ca",
-        Kind::Text {
+        DirectiveKind::Text {
             expected: "the path of a PEM file",
         },
-        Default::Unset("the system's authorities"),
+        DefaultValue::Unset("the system's authorities"),
         "CA certificates that verify the back end behind `https`.",
     ),
 ];

@@ -1,26 +1,26 @@
 //! The rows of `[history]`.
 
-use super::row::{Default, Directive, Section, seconds};
-use crate::value::Kind;
+use super::row::{DefaultValue, Directive, Section, seconds};
+use crate::value::DirectiveKind;
 
 pub(super) static HISTORY: &[Directive] = &[
     Section::History.row(
         "path",
-        Kind::Text {
+        DirectiveKind::Text {
             expected: "the path of a folder",
         },
-        Default::Unset("history ends with the server process"),
+        DefaultValue::Unset("history ends with the server process"),
         "The folder that stores history, so that a restart and `kill -9` lose none of it; created if its parent exists. Accessible to the server's user only, and to one server at a time. Publications with history are delivered and acknowledged when they are written. `veche upgrade` and `veche restart` are refused while it is set; stop and start the server instead.",
     )
     .at_restart(),
     Section::History.row(
         "fsync",
-        Kind::Every {
+        DirectiveKind::Every {
             min: std::time::Duration::from_millis(10),
             max: seconds(3_600),
             words: &["commit", "never"],
         },
-        Default::Toml("\"1s\""),
+        DefaultValue::Toml("\"1s\""),
         "When written data is synced to the disk; until then the operating system has it. A killed process loses nothing in any case. `\"commit\"`: before each publication is delivered, which costs milliseconds; a power cut loses nothing. A time: at that interval; a power cut may lose that much. `\"never\"`: when the system decides.",
     )
     .at_restart(),

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::identity::{CONCURRENCY, COUNT};
-use super::row::{Default, Directive, Section, seconds};
-use crate::value::Kind;
+use super::row::{DefaultValue, Directive, Section, seconds};
+use crate::value::DirectiveKind;
 
-const URL: Kind = Kind::Text { expected: "a URL" };
+const URL: DirectiveKind = DirectiveKind::Text { expected: "a URL" };
 
-const NAMES: Kind = Kind::List {
+const NAMES: DirectiveKind = DirectiveKind::List {
     expected: "names of headers such as [\"cookie\", \"authorization\"]",
 };
 
@@ -16,96 +16,96 @@ pub(super) static HOOKS: &[Directive] = &[
     Section::Hooks.row(
         "connect",
         URL,
-        Default::Unset("`identity` of the route determines users"),
+        DefaultValue::Unset("`identity` of the route determines users"),
         "The URL that decides on connections without a token and gives them channels. A client identified by its handshake keeps its user.",
     ),
     Section::Hooks.row(
         "refresh",
         URL,
-        Default::Unset("clients show a new token"),
+        DefaultValue::Unset("clients show a new token"),
         "The URL that extends a connection whose `expire_at` has come, without involving the client. After an error it is asked again in a minute.",
     ),
     Section::Hooks.row(
         "subscribe",
         URL,
-        Default::Unset("channels with `subscribe = \"hook\"` are an error, unless an app decides"),
+        DefaultValue::Unset("channels with `subscribe = \"hook\"` are an error, unless an app decides"),
         "The URL that decides on subscriptions in namespaces with `subscribe = \"hook\"`. A subscription token on a route with `identity = \"jwt\"` needs no decision.",
     ),
     Section::Hooks.row(
         "sub_refresh",
         URL,
-        Default::Unset("clients show a new token"),
+        DefaultValue::Unset("clients show a new token"),
         "The URL that extends a subscription whose `expire_at` has come, as `refresh` does for connections.",
     ),
     Section::Hooks.row(
         "publish",
         URL,
-        Default::Unset("channels with `publish = \"hook\"` are an error, unless an app decides"),
+        DefaultValue::Unset("channels with `publish = \"hook\"` are an error, unless an app decides"),
         "The URL that decides on publications in namespaces with `publish = \"hook\"`; it may replace their data.",
     ),
     Section::Hooks.row(
         "rpc",
         URL,
-        Default::Unset("error 108"),
+        DefaultValue::Unset("error 108"),
         "The URL that answers `rpc` commands.",
     ),
     Section::Hooks.row(
         "timeout",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: Duration::from_millis(1),
             max: seconds(20),
             off: false,
         },
-        Default::Toml("\"1s\""),
+        DefaultValue::Toml("\"1s\""),
         "The time limit of a request; then the command gets error 100, which is temporary. SDKs wait for 5 seconds.",
     ),
     Section::Hooks.row(
         "secrets",
-        Kind::Secrets,
-        Default::Toml("[]"),
+        DirectiveKind::Secrets,
+        DefaultValue::Toml("[]"),
         "Secrets that sign each request, as those of `[events]` do: `Veche-Signature: t=SECONDS,v1=HEX,v1=HEX`.",
     ),
     Section::Hooks.row(
         "headers",
         NAMES,
-        Default::Toml("[\"cookie\", \"authorization\"]"),
+        DefaultValue::Toml("[\"cookie\", \"authorization\"]"),
         "The headers of the client's handshake that are passed to the back end, and to an app that decides, with each request.",
     ),
     Section::Hooks.row(
         "client_headers",
         NAMES,
-        Default::Unset("none"),
+        DefaultValue::Unset("none"),
         "Headers that a client may send in its connect command (`headers` of the SDKs), since pages cannot set those of a WebSocket. Headers of the request itself take precedence. Never list a header that a proxy in front sets.",
     ),
-    Section::Hooks.row("concurrency", COUNT, Default::Toml("32"), CONCURRENCY),
+    Section::Hooks.row("concurrency", COUNT, DefaultValue::Toml("32"), CONCURRENCY),
     Section::Hooks.row(
         "waiting",
         COUNT,
-        Default::Toml("4096"),
+        DefaultValue::Toml("4096"),
         "The maximum number of running and queued requests of one kind; further commands get error 100 at once. A request that has queued for 5 seconds, after which SDKs give up, gets error 100 too.",
     ),
     Section::Hooks.row(
         "failures",
         COUNT,
-        Default::Toml("5"),
+        DefaultValue::Toml("5"),
         "The number of failures within ten seconds after which requests of this kind pause for `pause`, if they outnumber the answers of that time; commands get error 100 at once then. A failure is a refused or broken connection, 502 or 503. Timeouts, and 504, count once per user, or per address of clients without one. After the pause a single request probes the back end.",
     ),
     Section::Hooks.row(
         "pause",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: Duration::from_millis(1),
             max: seconds(3_600),
             off: false,
         },
-        Default::Toml("\"10s\""),
+        DefaultValue::Toml("\"10s\""),
         "See `failures`.",
     ),
     Section::Hooks.row(
         "ca",
-        Kind::Text {
+        DirectiveKind::Text {
             expected: "the path of a PEM file",
         },
-        Default::Unset("the system's authorities"),
+        DefaultValue::Unset("the system's authorities"),
         "CA certificates that verify the back end behind `https`.",
     ),
 ];

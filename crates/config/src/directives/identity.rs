@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use super::row::{Default, Directive, Section, seconds};
-use crate::value::Kind;
+use super::row::{DefaultValue, Directive, Section, seconds};
+use crate::value::DirectiveKind;
 
-const FILE: Kind = Kind::Text {
+const FILE: DirectiveKind = DirectiveKind::Text {
     expected: "the path of a file",
 };
-const CA: Kind = Kind::Text {
+const CA: DirectiveKind = DirectiveKind::Text {
     expected: "the path of a PEM file",
 };
 /// How many of something.
-pub(super) const COUNT: Kind = Kind::Integer {
+pub(super) const COUNT: DirectiveKind = DirectiveKind::Integer {
     min: 1,
     max: 1_000_000,
     words: &[],
@@ -28,10 +28,10 @@ pub(super) static SUBSCRIPTION_JWT: &[Directive] = &keys_and_rules(Section::Subs
 /// Only connection tokens are looked for in requests.
 pub(super) static JWT_PLACES: &[Directive] = &[Section::Jwt.row(
     "token",
-    Kind::List {
+    DirectiveKind::List {
         expected: "places such as [\"bearer\", \"cookie:token\"]",
     },
-    Default::Toml("[\"bearer\", \"protocol\", \"query:token\"]"),
+    DefaultValue::Toml("[\"bearer\", \"protocol\", \"query:token\"]"),
     "Where to look for the token; the first place with one is used. `\"bearer\"`: the header `Authorization: Bearer TOKEN`. `\"protocol\"`: a WebSocket subprotocol `bearer.TOKEN`, by which browsers can send one outside of the URL; Veche never echoes it, so offer a second subprotocol, which is selected. `\"query:NAME\"`, `\"cookie:NAME\"`, `\"header:NAME\"`. Proxies log URLs: list the query last.",
 )];
 
@@ -41,116 +41,116 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
         section.row(
             "secret_file",
             FILE,
-            Default::Unset("one of `secret_file`, `secret_env`, `key_file` and `jwks` is required"),
+            DefaultValue::Unset("one of `secret_file`, `secret_env`, `key_file` and `jwks` is required"),
             "A file with the secret that signs tokens (HS256, HS384, HS512): its bytes, without a final line end. Create one with `openssl rand -hex 32`. Read at the start and on reload.",
         ),
         section.row(
             "secret_env",
-            Kind::Text {
+            DirectiveKind::Text {
                 expected: "the name of a variable",
             },
-            Default::Unset("see `secret_file`"),
+            DefaultValue::Unset("see `secret_file`"),
             "The environment variable with the secret, instead of a file.",
         ),
         section.row(
             "previous_secret_file",
             FILE,
-            Default::Unset("one secret counts"),
+            DefaultValue::Unset("one secret counts"),
             "With `secret_file` or `secret_env`: a file with the previous secret. Tokens signed with it remain valid, so the secret can be replaced without a gap: move the old one here, and remove it once its tokens have expired. Read at the start and on reload.",
         ),
         section.row(
             "previous_secret_env",
-            Kind::Text {
+            DirectiveKind::Text {
                 expected: "the name of a variable",
             },
-            Default::Unset("see `previous_secret_file`"),
+            DefaultValue::Unset("see `previous_secret_file`"),
             "The environment variable with the previous secret, instead of a file.",
         ),
         section.row(
             "previous_secret_until",
-            Kind::Integer {
+            DirectiveKind::Integer {
                 min: 1,
                 max: 1 << 53,
                 words: &[],
             },
-            Default::Unset("as long as a previous secret is configured"),
+            DefaultValue::Unset("as long as a previous secret is configured"),
             "When the previous secret becomes invalid, in seconds since 1970.",
         ),
         section.row(
             "short_secret",
-            Kind::Word {
+            DirectiveKind::Word {
                 words: &["warn", "refuse"],
                 hidden: &[],
             },
-            Default::Toml("\"warn\""),
+            DefaultValue::Toml("\"warn\""),
             "How to treat a secret of less than 32 bytes, which can be guessed: accept it with a warning, or refuse the configuration.",
         ),
         section.row(
             "key_file",
             FILE,
-            Default::Unset("see `secret_file`"),
+            DefaultValue::Unset("see `secret_file`"),
             "A PEM file with public keys, `-----BEGIN PUBLIC KEY-----` each: RSA of 2048 to 8192 bits (RS256, RS384, RS512), P-256 (ES256), P-384 (ES384), P-521 (ES512) or Ed25519 (EdDSA). A token has to be signed with one of them, by an algorithm of its kind. Several permit replacing one. Read at the start and on reload.",
         ),
         section.row(
             "jwks",
-            Kind::Text { expected: "a URL" },
-            Default::Unset("see `secret_file`"),
+            DirectiveKind::Text { expected: "a URL" },
+            DefaultValue::Unset("see `secret_file`"),
             "The URL of the issuer's JSON Web Key Set, such as `\"https://issuer.example/.well-known/jwks.json\"`: fetched at the start and every `jwks_refresh`. A token with an unknown key triggers a fetch, at most every ten seconds, and waits for it. While the URL fails, the last keys remain in use. Symmetric keys in a set are ignored.",
         ),
         section.row(
             "jwks_refresh",
-            Kind::Duration {
+            DirectiveKind::Duration {
                 min: seconds(10),
                 max: seconds(86_400),
                 off: false,
             },
-            Default::Toml("\"10m\""),
+            DefaultValue::Toml("\"10m\""),
             "The interval of fetching the set. A key removed by the issuer becomes invalid after that time at the latest.",
         ),
         section.row(
             "jwks_ca",
             CA,
-            Default::Unset("the system's authorities"),
+            DefaultValue::Unset("the system's authorities"),
             "CA certificates that verify the server behind `jwks`.",
         ),
         section.row(
             "issuer",
-            Kind::List {
+            DirectiveKind::List {
                 expected: "issuers such as [\"https://issuer.example/\"]",
             },
-            Default::Unset("any issuer"),
+            DefaultValue::Unset("any issuer"),
             "Accepted values of the token's `iss`.",
         ),
         section.row(
             "audience",
-            Kind::List {
+            DirectiveKind::List {
                 expected: "audiences such as [\"chat\"]",
             },
-            Default::Unset("tokens for any audience"),
+            DefaultValue::Unset("tokens for any audience"),
             "Accepted values of the token's `aud`, of which one has to be present. Without any, `aud` is not checked, as in Centrifugo: set it where an issuer signs tokens for other services with the same key.",
         ),
         section.row(
             "require_exp",
-            Kind::Flag { words: &[] },
-            Default::Toml("true"),
+            DirectiveKind::Flag { words: &[] },
+            DefaultValue::Toml("true"),
             "Whether a token must have `exp`. One without is valid until its key is replaced or it is [revoked](../guide/identity.md#users-and-tokens-that-are-not-let-in), and so is the connection that it opens, unless it has `expire_at`. Centrifugo accepts tokens without `exp`: `false`.",
         ),
         section.row(
             "leeway",
-            Kind::Duration {
+            DirectiveKind::Duration {
                 min: Duration::ZERO,
                 max: seconds(600),
                 off: false,
             },
-            Default::Toml("\"30s\""),
+            DefaultValue::Toml("\"30s\""),
             "The tolerated difference between the clocks of the issuer and of this machine: tokens expire that much later and become valid that much earlier.",
         ),
         section.row(
             "user",
-            Kind::Text {
+            DirectiveKind::Text {
                 expected: "the name of a claim",
             },
-            Default::Toml("\"sub\""),
+            DefaultValue::Toml("\"sub\""),
             "The claim with the user: a string or an integer.",
         ),
     ]
@@ -159,7 +159,7 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
 pub(super) static HOOK: &[Directive] = &[
     hook(
         "headers",
-        Kind::List {
+        DirectiveKind::List {
             expected: "names of headers such as [\"cookie\", \"authorization\"]",
         },
         "[\"cookie\", \"authorization\"]",
@@ -167,7 +167,7 @@ pub(super) static HOOK: &[Directive] = &[
     ),
     hook(
         "timeout",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: MS,
             max: seconds(60),
             off: false,
@@ -177,7 +177,7 @@ pub(super) static HOOK: &[Directive] = &[
     ),
     hook(
         "cache_time",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: MS,
             max: seconds(3_600),
             off: true,
@@ -187,7 +187,7 @@ pub(super) static HOOK: &[Directive] = &[
     ),
     hook(
         "cache_entries",
-        Kind::Integer {
+        DirectiveKind::Integer {
             min: 1,
             max: 10_000_000,
             words: &[],
@@ -210,7 +210,7 @@ pub(super) static HOOK: &[Directive] = &[
     ),
     hook(
         "pause",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: MS,
             max: seconds(3_600),
             off: false,
@@ -221,16 +221,16 @@ pub(super) static HOOK: &[Directive] = &[
     Section::IdentityHook.row(
         "ca",
         CA,
-        Default::Unset("the system's authorities"),
+        DefaultValue::Unset("the system's authorities"),
         "CA certificates that verify the back end behind `https`.",
     ),
 ];
 
 const fn hook(
     name: &'static str,
-    kind: Kind,
+    kind: DirectiveKind,
     default: &'static str,
     doc: &'static str,
 ) -> Directive {
-    Section::IdentityHook.row(name, kind, Default::Toml(default), doc)
+    Section::IdentityHook.row(name, kind, DefaultValue::Toml(default), doc)
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use veche_frontends::site::CHANNELS_PER_CLIENT_MAX;
+use veche_frontends::frontend_config::CHANNELS_PER_CLIENT_MAX;
 
-use super::row::{Default, Directive, Section, seconds};
-use crate::value::Kind;
+use super::row::{DefaultValue, Directive, Section, seconds};
+use crate::value::DirectiveKind;
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = seconds(3_600);
@@ -14,247 +14,247 @@ const DAY: Duration = seconds(86_400);
 pub(super) static LIMITS: &[Directive] = &[
     Section::Limits.row(
         "connections",
-        Kind::Integer {
+        DirectiveKind::Integer {
             min: 1,
             max: 100_000_000,
             words: &["auto"],
         },
-        Default::Toml("\"auto\""),
+        DefaultValue::Toml("\"auto\""),
         "The maximum number of connections on all listeners. At the limit Veche stops accepting, new clients wait in the kernel's queue, and accepting resumes when a connection closes. `\"auto\"` is the limit on open descriptors minus the server's own; a greater value is lowered to it, with a line in the log.",
     ),
     Section::Limits.row(
         "connections_per_address",
-        Kind::Integer {
+        DirectiveKind::Integer {
             min: 1,
             max: 100_000_000,
             words: &["off"],
         },
-        Default::Toml("\"off\""),
+        DefaultValue::Toml("\"off\""),
         "The maximum number of connections from one IP address on public listeners; further ones are closed at once, or get 429 where a trusted proxy names the client: behind a proxy, open WebSockets are counted. An IPv6 /64 is one address. Off (also `0`) by default, because behind a proxy or a company's gateway all clients share an address. Directly on the internet, 100 to 1,000 is a good start.",
     ),
     Section::Limits.row(
         "connections_per_user",
-        Kind::Integer {
+        DirectiveKind::Integer {
             min: 1,
             max: 100_000_000,
             words: &["off"],
         },
-        Default::Toml("\"off\""),
+        DefaultValue::Toml("\"off\""),
         "The maximum number of WebSockets of one user, as `identity` of the route and applications name it; further handshakes get 429. Open ones stay: a user who reconnects while dead connections are not yet detected (`ping_interval`, `pong_timeout`) may be refused until then, so allow some more. After a change only connections opened while it was not off are counted.",
     ),
     Section::Limits.row(
         "channels_per_client",
-        Kind::Integer {
+        DirectiveKind::Integer {
             min: 1,
             max: CHANNELS_PER_CLIENT_MAX as u64,
             words: &[],
         },
-        Default::Toml("128"),
+        DefaultValue::Toml("128"),
         "The maximum number of channels of one client of a route with `handler = \"centrifuge\"`, server-side subscriptions included. A further subscription gets error 106, and a connection that is given more is closed with 3505.",
     ),
     Section::Limits.row(
         "channel_name_bytes_max",
-        Kind::Integer {
+        DirectiveKind::Integer {
             min: 1,
             max: veche_hub::NAME_BYTES_MAX as u64,
             words: &[],
         },
-        Default::Toml("255"),
+        DefaultValue::Toml("255"),
         "The maximum length in bytes of a channel name that such a client may subscribe to; a longer one gets error 107.",
     ),
     Section::Limits.row(
         "memory_limit",
-        Kind::Size {
+        DirectiveKind::Size {
             min: 16 << 20,
             max: 1 << 44,
             words: &["auto", "off"],
         },
-        Default::Toml("\"auto\""),
+        DefaultValue::Toml("\"auto\""),
         "The resident memory of the server process above which it accepts no new work: WebSocket handshakes and requests to applications on public listeners, and publications of back ends and their calls for history, presence, channels and connections get 503, push lines an error, until it is 5 % below again. New TLS connections on public listeners are closed. Existing clients and files are served, but commands for history and presence, recovering subscriptions and publications get the temporary error 100, after which clients retry. Publications of applications are delivered, but no script grows by more than 4 MiB: a handler that needs more ends with an error. Memory is resident memory without file pages, as the kernel counts it before it kills a process, checked fifty times a second. `\"auto\"` is nine tenths of the machine's memory or of the control group's limit.",
     ),
     Section::Limits.row(
         "handshakes_per_address",
-        Kind::Rate { bytes: false },
-        Default::Toml("\"off\""),
+        DirectiveKind::Rate { bytes: false },
+        DefaultValue::Toml("\"off\""),
         "The rate at which one IP address may open connections on public listeners, and attempt WebSocket handshakes on them: `\"20/s\"`, or `\"300/m\"`, which permits larger bursts. Faster ones are closed at accept, or get 429 once there is a request. Off by default for the reason above; with `trusted_proxies`, or on the internet, `\"50/s\"` is a good start.",
     ),
     Section::Limits.row(
         "header_timeout",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: MS,
             max: HOUR,
             off: false,
         },
-        Default::Toml("\"10s\""),
+        DefaultValue::Toml("\"10s\""),
         "The time limit from the first byte of a request to the end of its head, and from accept to the first byte, under TLS after the handshake; then 408. It limits deliberately slow clients; an honest client on a bad line needs a second or two.",
     ),
     Section::Limits.row(
         "handshake_timeout",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: MS,
             max: HOUR,
             off: false,
         },
-        Default::Toml("\"10s\""),
+        DefaultValue::Toml("\"10s\""),
         "The time limit from accept to an open WebSocket, and to the end of a TLS handshake; for other requests, from the end of the head to the end of the body.",
     ),
     Section::Limits.row(
         "keep_alive_timeout",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: MS,
             max: DAY,
             off: false,
         },
-        Default::Toml("\"75s\""),
+        DefaultValue::Toml("\"75s\""),
         "How long an HTTP connection may wait for its next request. Longer than the 60 s of common load balancers, so that these close first. The number of requests per connection is not limited.",
     ),
     Section::Limits.row(
         "idle_timeout",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: MS,
             max: seconds(30 * 86_400),
             off: true,
         },
-        Default::Toml("\"off\""),
+        DefaultValue::Toml("\"off\""),
         "A WebSocket without a message in either direction for that long, not counting pings and pongs, is closed with 1001. Off (also `0`) by default: push clients are silent by nature, and `ping_interval` detects dead ones.",
     ),
     Section::Limits.row(
         "write_timeout",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: MS,
             max: HOUR,
             off: false,
         },
-        Default::Toml("\"30s\""),
+        DefaultValue::Toml("\"30s\""),
         "A connection that accepts no output for that long is closed.",
     ),
     Section::Limits.row(
         "ping_interval",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: MS,
             max: DAY,
             off: true,
         },
-        Default::Toml("\"25s\""),
+        DefaultValue::Toml("\"25s\""),
         "A WebSocket that was silent for that long gets a ping. 25 s is below the 30 s after which the strictest mobile networks and the 60 s after which proxies drop a silent connection. `\"off\"` or `0`: no pings, and a client that vanished stays until a write to it fails.",
     ),
     Section::Limits.row(
         "pong_timeout",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: MS,
             max: DAY,
             off: false,
         },
-        Default::Toml("\"10s\""),
+        DefaultValue::Toml("\"10s\""),
         "The time limit after a ping for any data from the client; then it is considered gone.",
     ),
     Section::Limits.row(
         "drain_time",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: Duration::ZERO,
             max: DAY,
             off: false,
         },
-        Default::Toml("\"10s\""),
+        DefaultValue::Toml("\"10s\""),
         "The time over which WebSockets are closed with 1001 when the server stops, evenly, so that clients do not reconnect all at once; then it exits. Apps and services are notified first (`stop`): connections begin to close when all `stop` handlers have returned, at the latest after a quarter of the time. `0`: all at once.",
     ),
     Section::Limits.row(
         "lame_duck_time",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: Duration::ZERO,
             max: HOUR,
             off: false,
         },
-        Default::Toml("\"0\""),
+        DefaultValue::Toml("\"0\""),
         "How long `/health` answers 503 before the drain of a stop begins, while everything else is served as before, including new connections: the time for a load balancer to notice and to send clients elsewhere. Use the interval of its checks times the failures that it requires. It comes in addition to `drain_time`. It does not apply to `veche restart`, `veche upgrade`, `veche stop --now` and `veche dev`.",
     ),
     Section::Limits.row(
         "upgrade_drain_time",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: Duration::ZERO,
             max: DAY,
             off: false,
         },
-        Default::Toml("\"3s\""),
+        DefaultValue::Toml("\"3s\""),
         "Like `drain_time`, for the old server process of an upgrade, whose WebSockets are closed with 1012. Until a client has reconnected to the new process, it misses publications there, so the time is short; with too many clients for that, make it longer and let them query what they missed. Services of the old process have to end within it too.",
     ),
     Section::Limits.row(
         "watchdog_timeout",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: seconds(1),
             max: HOUR,
             off: true,
         },
-        Default::Toml("\"30s\""),
+        DefaultValue::Toml("\"30s\""),
         "A server process that does not answer its supervisor for that long, or with a worker in the same turn all that time, is logged with the worker's step, killed and replaced; its connections end. Only time in which the supervisor runs too is counted. `\"off\"` or `0`: never, for debugging.",
     ),
     Section::Limits.row(
         "outbox_bytes",
-        Kind::Size {
+        DirectiveKind::Size {
             min: 1 << 10,
             max: 1 << 32,
             words: &[],
         },
-        Default::Toml("\"256KiB\""),
+        DefaultValue::Toml("\"256KiB\""),
         "The maximum amount of unsent data of one client in addition to the kernel's own buffer. Beyond it the client is too slow and closed with 1013. 256 KiB is a thousand pushes of 250 bytes, or four messages of the default maximum, and a thousand stuck clients take a quarter of a gigabyte at most. It has to be at least as large as the largest message to deliver.",
     ),
     Section::Limits.row(
         "history_bytes",
-        Kind::Size {
+        DirectiveKind::Size {
             min: 1 << 20,
             max: 1 << 40,
             words: &[],
         },
-        Default::Toml("\"256MiB\""),
+        DefaultValue::Toml("\"256MiB\""),
         "The memory for the history of all channels, including bookkeeping; each worker has an equal share. A namespace with its own `history_bytes` has that part for itself; all other namespaces share the rest. Above the limit publications are evicted from the publisher with the most history, its largest channel first, see [the guide](../guide/history.md#memory). `veche_history_evicted_total` counts them, and recovering clients are notified. Channels without stored publications do not count: their positions may take another quarter of this limit, above which those of channels without subscribers are dropped. The positions of channels in use are bounded by the number of subscriptions only.",
     ),
     Section::Limits.row(
         "history_answer_max",
-        Kind::Integer {
+        DirectiveKind::Integer {
             min: 1,
             max: 100_000_000,
             words: &[],
         },
-        Default::Toml("10000"),
+        DefaultValue::Toml("10000"),
         "The maximum number of publications in one answer to a history call. A greater `limit` gets error 106, and so does `limit: -1` where there are more; read them in pages with `since`. An answer to a client is sent as the client reads it and refers to stored publications, so a long one costs about 100 KiB for a client that does not read. Publications that the channel drops meanwhile stay in memory until the answer is sent; while they take more than a quarter of `history_bytes`, further history calls get the temporary error 100.",
     ),
     Section::Limits.row(
         "unknown_namespace",
-        Kind::Word {
+        DirectiveKind::Word {
             words: &["allow", "error"],
             hidden: &[],
         },
-        Default::Toml("\"allow\""),
+        DefaultValue::Toml("\"allow\""),
         "How to treat a channel such as `chat:42` without a `[[namespace]]` called `chat`. `\"allow\"`: it has default options, so back ends may publish to it and routes may list it. `\"error\"`: Centrifuge clients and back ends that name one get error 102 (unknown channel), as from Centrifugo. Channels without a `:` and personal channels are always known.",
     ),
     Section::Limits.row(
         "body_bytes_max",
-        Kind::Size {
+        DirectiveKind::Size {
             min: 0,
             max: 1 << 32,
             words: &[],
         },
-        Default::Toml("\"1MiB\""),
+        DefaultValue::Toml("\"1MiB\""),
         "The maximum size of a request body; a larger one gets 413. It also limits a push by HTTP and a line on a push listener. With `0` requests must have no body.",
     ),
     Section::Limits.row(
         "header_bytes_max",
-        Kind::Size {
+        DirectiveKind::Size {
             min: 1 << 10,
             max: 63 << 10,
             words: &[],
         },
-        Default::Toml("\"16KiB\""),
+        DefaultValue::Toml("\"16KiB\""),
         "The maximum size of a request head including its first line; a larger one gets 431. A site's cookies have to fit.",
     ),
     Section::Limits.row(
         "headers_max",
-        Kind::Integer {
+        DirectiveKind::Integer {
             min: 8,
             max: 64,
             words: &[],
         },
-        Default::Toml("64"),
+        DefaultValue::Toml("64"),
         "The maximum number of header lines of a request; more get 431.",
     ),
 ];

@@ -1,13 +1,13 @@
 //! The rows of `[[namespace]]`.
 
-use super::row::{Default, Directive, Section, seconds};
-use crate::value::Kind;
+use super::row::{DefaultValue, Directive, Section, seconds};
+use crate::value::DirectiveKind;
 
 /// The most publications that one channel may keep.
 const SIZE_MAX: u64 = 1_000_000;
 
 /// What times are made of.
-const TIME: Kind = Kind::Duration {
+const TIME: DirectiveKind = DirectiveKind::Duration {
     min: seconds(1),
     max: seconds(10 * 366 * 86_400),
     off: false,
@@ -16,159 +16,159 @@ const TIME: Kind = Kind::Duration {
 pub(super) static NAMESPACE: &[Directive] = &[
     Section::Namespace.row(
         "name",
-        Kind::Namespace,
-        Default::Required,
+        DirectiveKind::Namespace,
+        DefaultValue::Required,
         "The part of a channel's name before the `:`, as `chat` in `chat:42`. `\"\"` stands for channels without a `:`, `\"#\"` for the personal channels of users. A name that begins with a slash is a pattern of whole names: `\"/users/:user/orders\"` matches `/users/ann/orders`, each `:NAME` any text without a slash. In channels of a pattern with `:user`, clients may subscribe and publish only for their own user. Of two matching patterns the one applies that is literal where they first differ; patterns take precedence over names.",
     ),
     Section::Namespace.row(
         "wildcard",
-        Kind::Flag { words: &[] },
-        Default::Toml("false"),
+        DirectiveKind::Flag { words: &[] },
+        DefaultValue::Toml("false"),
         "Whether its channels can be subscribed to as a whole: a subscriber of `chat:*` (`*` for the namespace `\"\"`) receives publications of all of them, except private channels and those of named users; `subscribe` determines which clients may, on routes with `handler = \"push\"` only if it is `\"client\"`. `*` does not include names that begin with a slash. Such publications have no position in `chat:*`, which has no history, and name their channel as `channel`, and in the tag `channel` for SDKs that do not show it. One worker orders all channels of such a namespace.",
     )
     .at_restart(),
     Section::Namespace.row(
         "history_size",
-        Kind::Integer {
+        DirectiveKind::Integer {
             min: 1,
             max: SIZE_MAX,
             words: &["off"],
         },
-        Default::Toml("\"off\""),
+        DefaultValue::Toml("\"off\""),
         "The number of publications that each channel stores. They have positions then, clients of routes with `positions = true` can recover, and `POST /api/history` reads them. Off (also `0`): a publication reaches current subscribers only.",
     ),
     Section::Namespace.row(
         "history_bytes",
-        Kind::Size {
+        DirectiveKind::Size {
             min: 1 << 20,
             max: 1 << 40,
             words: &[],
         },
-        Default::Unset("they share the rest of `history_bytes` in `[limits]`"),
+        DefaultValue::Unset("they share the rest of `history_bytes` in `[limits]`"),
         "The memory for the history of its channels, taken from `history_bytes` in `[limits]` and reserved for them: they evict no history of other namespaces, and no other namespace evicts theirs. The sum over all namespaces may not exceed the limit. See [the guide](../guide/history.md#memory).",
     ),
     Section::Namespace.row(
         "history_ttl",
         TIME,
-        Default::Toml("\"1h\""),
+        DefaultValue::Toml("\"1h\""),
         "How long each of them is kept at most.",
     ),
     Section::Namespace.row(
         "position_ttl",
         TIME,
-        Default::Toml("\"1d\""),
+        DefaultValue::Toml("\"1d\""),
         "How long a channel without subscribers keeps its position after its last publication; at least as long as publications. A client that returns later is told that something may be missing.",
     ),
     Section::Namespace.row(
         "recovery",
-        Kind::Word {
+        DirectiveKind::Word {
             words: &["missed", "latest"],
             hidden: &[],
         },
-        Default::Toml("\"missed\""),
+        DefaultValue::Toml("\"missed\""),
         "What a recovering client receives. `\"missed\"`: every publication since its position, at most 300, or the notice that some are missing. `\"latest\"`: the latest one, unless it has that; for channels whose publications are states, such as prices.",
     ),
     Section::Namespace.row(
         "delta",
-        Kind::Word {
+        DirectiveKind::Word {
             words: &["off", "fossil"],
             hidden: &[],
         },
-        Default::Toml("\"off\""),
+        DefaultValue::Toml("\"off\""),
         "Whether clients of routes with `handler = \"centrifuge\"` that request it receive differences from the previous publication. `\"fossil\"`: in Fossil's format, which the SDKs support. Needs `history_size`. `delta_publish` determines which publications are sent so.",
     ),
     Section::Namespace.row(
         "delta_publish",
-        Kind::Flag { words: &[] },
-        Default::Toml("false"),
+        DirectiveKind::Flag { words: &[] },
+        DefaultValue::Toml("false"),
         "Whether that applies to every publication, including those of clients, rather than only to those with `\"delta\":true`.",
     ),
     Section::Namespace.row(
         "tags_filter",
-        Kind::Flag { words: &[] },
-        Default::Toml("false"),
+        DirectiveKind::Flag { words: &[] },
+        DefaultValue::Toml("false"),
         "Whether clients of routes with `handler = \"centrifuge\"` may restrict a subscription to publications with certain tags. Not together with deltas. See [the guide](../guide/centrifuge.md#filters-by-tags).",
     ),
     Section::Namespace.row(
         "presence",
-        Kind::Flag { words: &[] },
-        Default::Toml("false"),
+        DirectiveKind::Flag { words: &[] },
+        DefaultValue::Toml("false"),
         "Whether channels have presence: `POST /api/presence` and `/api/presence_stats`, and `presence` of subscribed Centrifuge clients. It covers subscriptions made from then on.",
     ),
     Section::Namespace.row(
         "join_leave",
-        Kind::Flag { words: &[] },
-        Default::Toml("false"),
+        DirectiveKind::Flag { words: &[] },
+        DefaultValue::Toml("false"),
         "Whether subscribers receive join and leave events. For channels with few subscribers: each join is sent to all.",
     ),
     Section::Namespace.row(
         "force_push_join_leave",
-        Kind::Flag { words: &[] },
-        Default::Toml("false"),
+        DirectiveKind::Flag { words: &[] },
+        DefaultValue::Toml("false"),
         "With `join_leave`: whether clients of routes with `handler = \"centrifuge\"` receive joins and leaves without requesting them (`joinLeave: true`).",
     ),
     Section::Namespace.row(
         "leave_delay",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: seconds(1),
             max: seconds(3_600),
             off: true,
         },
-        Default::Toml("\"5s\""),
+        DefaultValue::Toml("\"5s\""),
         "How long after the last connection of a user has closed the user remains a member, so that a page reload causes neither leave nor join. With it users join and leave with the first and last of their connections. Off (also `0`): each connection does by itself. Anonymous connections always leave at once.",
     ),
     Section::Namespace.row(
         "events",
-        Kind::Word {
+        DirectiveKind::Word {
             words: &["off", "occupancy", "members"],
             hidden: &[],
         },
-        Default::Toml("\"off\""),
+        DefaultValue::Toml("\"off\""),
         "The events of its channels that `[events]` reports. `\"occupancy\"`: a channel gets its first subscriber, or has lost its last one for `leave_delay`; in the namespace `\"#\"`, users come online and go offline; and a client wants the latest publication of a channel with `recovery = \"latest\"` that has none. `\"members\"`: also joins and leaves.",
     ),
     Section::Namespace.row(
         "slow_consumer",
-        Kind::Word {
+        DirectiveKind::Word {
             words: &["disconnect", "miss"],
             hidden: &[],
         },
-        Default::Toml("\"disconnect\""),
+        DefaultValue::Toml("\"disconnect\""),
         "How to treat a subscriber that reads more slowly than publications arrive. `\"disconnect\"`: it is closed when `outbox_bytes` wait for it, or `outbox_full` of its route determines what is dropped. `\"miss\"`: publications are skipped for it while half of that waits; for data that is soon out of date, such as cursors and typing. On routes whose `outbox_full` drops publications, that setting applies. Not with `history_size`. Counted in `veche_publications_dropped_total`, and `veche status --slow` lists such clients.",
     ),
     Section::Namespace.row(
         "subscribe",
-        Kind::Word {
+        DirectiveKind::Word {
             words: &["none", "token", "client", "hook"],
             hidden: &[],
         },
-        Default::Toml("\"none\""),
+        DefaultValue::Toml("\"none\""),
         "Which clients of routes with `handler = \"centrifuge\"` may subscribe. `\"none\"`: none, as in namespaces without a section (error 103). `\"token\"`: those with a subscription token for the channel. `\"client\"`: all; but a channel with a `$` after its namespace (`chat:$42`, `$42`) is private and needs a token, and one that ends with a `#` and users (`dialog:7#ann,bob`) is for those users only. `\"hook\"`: those that the back end admits, by `[hooks]`, or the route's app; including private channels, and channels of named users for these. A personal channel (`#ann`) is never open to other users; its own user is always subscribed. See [the guide](../guide/centrifuge.md).",
     ),
     Section::Namespace.row(
         "publish",
-        Kind::Word {
+        DirectiveKind::Word {
             words: &["none", "subscriber", "client", "hook"],
             hidden: &[],
         },
-        Default::Toml("\"none\""),
+        DefaultValue::Toml("\"none\""),
         "Which of these clients may publish: none, subscribers of the channel, or all (to private channels only subscribers, to channels of named users only those). `\"hook\"`: those that the back end admits, by `[hooks]`, each time, or the route's app; to channels of named users only those.",
     ),
     Section::Namespace.row(
         "allow_history",
         READING,
-        Default::Toml("\"subscriber\""),
+        DefaultValue::Toml("\"subscriber\""),
         "Which of these clients may read the history of a channel: none, its subscribers, or all (of private channels only subscribers, of channels of named users only those). Recovery is not affected.",
     ),
     Section::Namespace.row(
         "allow_presence",
         READING,
-        Default::Toml("\"subscriber\""),
+        DefaultValue::Toml("\"subscriber\""),
         "The same for `presence` and `presence_stats`.",
     ),
 ];
 
 /// Which clients may read something of a channel.
-const READING: Kind = Kind::Word {
+const READING: DirectiveKind = DirectiveKind::Word {
     words: &["none", "subscriber", "client"],
     hidden: &[],
 };

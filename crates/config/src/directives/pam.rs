@@ -2,74 +2,74 @@
 
 use std::time::Duration;
 
-use super::row::{Default, Directive, Section, seconds};
-use crate::value::Kind;
+use super::row::{DefaultValue, Directive, Section, seconds};
+use crate::value::DirectiveKind;
 
 const MS: Duration = Duration::from_millis(1);
 
 pub(super) static PAM: &[Directive] = &[
     Section::Pam.row(
         "realm",
-        Kind::Text {
+        DirectiveKind::Text {
             expected: "a name such as \"chat\"",
         },
-        Default::Toml("\"veche\""),
+        DefaultValue::Toml("\"veche\""),
         "The realm that browsers show and by which they remember the password.",
     ),
     Section::Pam.row(
         "helpers",
-        Kind::Integer {
+        DirectiveKind::Integer {
             min: 1,
             max: 32,
             words: &[],
         },
-        Default::Toml("4"),
+        DefaultValue::Toml("4"),
         "The number of helper processes, in which PAM's modules run. Each checks one password at a time; a wrong one takes about two seconds, because modules pause. The first helper starts with the first password.",
     ),
     Section::Pam.row(
         "helper_idle",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: MS,
             max: seconds(86_400),
             off: false,
         },
-        Default::Toml("\"1m\""),
+        DefaultValue::Toml("\"1m\""),
         "A helper that is idle for that long is ended.",
     ),
     Section::Pam.row(
         "timeout",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: seconds(5),
             max: seconds(120),
             off: false,
         },
-        Default::Toml("\"10s\""),
+        DefaultValue::Toml("\"10s\""),
         "The time limit of a request, including the wait for a helper; then it gets 503, and a helper that is still busy with it is killed. The check then counts as a wrong password. Modules wait for some two seconds after a wrong one, so it cannot be short.",
     ),
     Section::Pam.row(
         "waiting",
-        Kind::Integer {
+        DirectiveKind::Integer {
             min: 1,
             max: 1_000_000,
             words: &[],
         },
-        Default::Toml("256"),
+        DefaultValue::Toml("256"),
         "The maximum number of handshakes and requests that wait for an answer, per service; further ones get 503 at once. One address may have half of them, and as many passwords among them as `wrong_per_address` permits at once, unless that is `\"off\"`.",
     ),
     Section::Pam.row(
         "cache_time",
-        Kind::Duration {
+        DirectiveKind::Duration {
             min: MS,
             max: seconds(600),
             off: true,
         },
-        Default::Toml("\"5s\""),
+        DefaultValue::Toml("\"5s\""),
         "How long a right password is cached: browsers send it with every request. It is stored as a digest with a key of the process. A user who is locked out or has changed the password may connect for that long; a reload clears the cache. Open WebSockets are not affected: `disconnect` ends them. Wrong passwords are cached for a minute, so that a page that repeats an old one does not count as guessing.",
     ),
     Section::Pam.row(
         "wrong_per_address",
-        Kind::Rate { bytes: false },
-        Default::Toml("\"10/m\""),
+        DirectiveKind::Rate { bytes: false },
+        DefaultValue::Toml("\"10/m\""),
         "The rate of wrong passwords per address, also the size of a burst. Checks without an answer, because a helper is too slow or ends, count too; the same wrong password within a minute does not count again. Further ones get 429, right or wrong, without a check, except those cached by `cache_time`. An IPv6 /64 is one address, and so are all clients of a proxy that is not in `trusted_proxies`.",
     ),
 ];

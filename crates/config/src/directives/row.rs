@@ -5,7 +5,7 @@ use std::time::Duration;
 use veche_frontends::registry::{PROTOCOLS, protocol};
 use veche_types::nearest;
 
-use crate::value::Kind;
+use crate::value::DirectiveKind;
 
 /// A table of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,11 +198,11 @@ impl Section {
 pub(crate) struct Directive {
     pub section: Section,
     pub name: &'static str,
-    pub kind: Kind,
-    pub default: Default,
+    pub kind: DirectiveKind,
+    pub default: DefaultValue,
     /// Of `[[route]]`: see [`Directive::handlers`]; empty for all.
     pub handlers: &'static [&'static str],
-    pub change: Change,
+    pub change: ReloadEffect,
     /// Markdown, one paragraph.
     #[cfg_attr(
         not(test),
@@ -216,7 +216,9 @@ impl Directive {
     pub(crate) fn handlers(&self) -> impl Iterator<Item = &'static str> {
         let is_meant = move |word: &str, name: &str| match word {
             EACH_PROTOCOL => protocol(name).is_some(),
-            ITS_PROTOCOLS => protocol(name).is_some_and(|protocol| protocol.takes(self.name)),
+            ITS_PROTOCOLS => {
+                protocol(name).is_some_and(|protocol| protocol.accepts_method(self.name))
+            }
             word => word == name,
         };
         let all = HANDLERS.iter().copied();
@@ -234,8 +236,8 @@ impl Section {
     pub(super) const fn row(
         self,
         name: &'static str,
-        kind: Kind,
-        default: Default,
+        kind: DirectiveKind,
+        default: DefaultValue,
         doc: &'static str,
     ) -> Directive {
         Directive {
@@ -244,7 +246,7 @@ impl Section {
             kind,
             default,
             handlers: &[],
-            change: Change::Reload,
+            change: ReloadEffect::Reload,
             doc,
         }
     }
@@ -254,7 +256,7 @@ impl Directive {
     /// Makes it a row that only a restart changes.
     pub(super) const fn at_restart(self) -> Self {
         Self {
-            change: Change::Restart,
+            change: ReloadEffect::Restart,
             ..self
         }
     }
@@ -262,7 +264,7 @@ impl Directive {
 
 /// What counts where the file says nothing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Default {
+pub(crate) enum DefaultValue {
     /// The file has to say it.
     Required,
     /// Nothing; in words, what that means.
@@ -279,7 +281,7 @@ pub(crate) enum Default {
 
 /// When a change takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum ReloadEffect {
     Reload,
     Restart,
 }
@@ -322,19 +324,19 @@ pub(crate) const PROTOCOL_HANDLERS: &[&str] = &[ITS_PROTOCOLS];
 pub(crate) const ROLES: &[&str] = &["public", "internal", "push"];
 
 /// What `rotate` is made of.
-pub(super) const ROTATE: Kind = Kind::Size {
+pub(super) const ROTATE: DirectiveKind = DirectiveKind::Size {
     min: 4 << 10,
     max: 1 << 40,
     words: &[],
 };
 /// What `keep` is made of.
-pub(super) const KEEP: Kind = Kind::Integer {
+pub(super) const KEEP: DirectiveKind = DirectiveKind::Integer {
     min: 1,
     max: 1_000,
     words: &[],
 };
 
-pub(super) const NETWORKS: Kind = Kind::List {
+pub(super) const NETWORKS: DirectiveKind = DirectiveKind::List {
     expected: "networks such as [\"10.0.0.0/8\", \"2001:db8::/32\", \"192.0.2.7\"]",
 };
 

@@ -1,8 +1,8 @@
 //! The rows of `[[service]]`.
 
 use super::app::{CPU_BUDGET, MEMORY, SCRIPT};
-use super::row::{Default, Directive, Section};
-use crate::value::Kind;
+use super::row::{DefaultValue, Directive, Section};
+use crate::value::DirectiveKind;
 
 /// The most instances of one service.
 pub(super) const INSTANCES_MAX: u64 = 1024;
@@ -10,53 +10,53 @@ pub(super) const INSTANCES_MAX: u64 = 1024;
 pub(super) static SERVICE: &[Directive] = &[
     Section::Service.row(
         "name",
-        Kind::Text {
+        DirectiveKind::Text {
             expected: "a name of letters, digits, \"-\" and \"_\"",
         },
-        Default::Required,
+        DefaultValue::Required,
         "The name used by the log. Unique among services and apps.",
     ),
     Section::Service.row(
         "script",
         SCRIPT,
-        Default::Required,
+        DefaultValue::Required,
         "The Lua file to run. Modules are loaded from its folder.",
     ),
     Section::Service.row(
         "instances",
-        Kind::Integer {
+        DirectiveKind::Integer {
             min: 1,
             max: INSTANCES_MAX,
             words: &[],
         },
-        Default::Toml("1"),
+        DefaultValue::Toml("1"),
         "The number of instances, each in a VM of its own and spread over the workers. `run` gets the number of its instance, from 1, and the number of instances.",
     ),
     Section::Service.row(
         "restart",
-        Kind::Word {
+        DirectiveKind::Word {
             words: &["on-failure", "always", "never"],
             hidden: &[],
         },
-        Default::Toml("\"on-failure\""),
+        DefaultValue::Toml("\"on-failure\""),
         "When a service restarts. `\"on-failure\"`: after an error in a new VM, first after 200 ms, then with doubled delays up to 30 s; after a run of 30 s, from 200 ms again. When `run` has returned and everything that it started has ended, it is finished. `\"always\"`: it restarts then too. `\"never\"`: it does not restart.",
     ),
     Section::Service.row(
         "memory",
         MEMORY,
-        Default::Toml("\"64MiB\""),
+        DefaultValue::Toml("\"64MiB\""),
         "Per instance: see `memory` of `[[app]]`.",
     ),
     Section::Service.row(
         "cpu_budget",
         CPU_BUDGET,
-        Default::Toml("\"20ms\""),
+        DefaultValue::Toml("\"20ms\""),
         "CPU time between two waits: see `cpu_budget` of `[[app]]`.",
     ),
     Section::Service.row(
         "options",
-        Kind::Table,
-        Default::Unset("an empty table"),
+        DirectiveKind::Table,
+        DefaultValue::Unset("an empty table"),
         "Options for the script: see `options` of `[[app]]`.",
     ),
 ];

@@ -2,7 +2,7 @@
 
 use super::bad::{says, says_after_listen};
 use super::{LISTEN, checked, good};
-use crate::Secret;
+use crate::SecretValue;
 
 const INTERNAL: &str = "[[listen]]\naddress = \"127.0.0.1:1\"\nrole = \"internal\"\n";
 
@@ -11,7 +11,7 @@ fn keys_come_as_those_of_the_api() {
     let config = good(&format!(
         "{INTERNAL}[admin]\nkeys = [\"a-key-that-is-long-enough\", {{ file = \"admin.key\" }}]\n"
     ));
-    let keys: Vec<&str> = config.admin.keys.iter().map(Secret::expose).collect();
+    let keys: Vec<&str> = config.admin.keys.iter().map(SecretValue::expose).collect();
     let expected = ["a-key-that-is-long-enough", "a-key-from-a-file-of-its-own"];
     assert_eq!(keys, expected);
     assert_eq!(config.admin.files.len(), 1);

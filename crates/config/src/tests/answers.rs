@@ -1,7 +1,7 @@
 //! Settings of routes about their answers: encodings of files, and headers.
 
-use veche_frontends::route::Headers;
-use veche_frontends::static_files::Encoding;
+use veche_frontends::route::RouteHeaders;
+use veche_frontends::static_files::ContentCoding;
 
 use super::bad::says_after_listen;
 use super::*;
@@ -23,15 +23,18 @@ fn what_files_are_sent_with() {
     let headers = |pairs: &[(&str, &str)]| {
         let pairs = pairs.iter();
         let pairs = pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Some(Headers::new(pairs).expect("they can be added"))
+        Some(RouteHeaders::new(pairs).expect("they can be added"))
     };
     let [files, sub, plain] = &config.routes[..] else {
         panic!("three routes")
     };
-    let Handler::Static { precompressed, .. } = &files.handler else {
+    let RouteHandler::Static { precompressed, .. } = &files.handler else {
         panic!("files")
     };
-    assert_eq!(precompressed[..], [Encoding::Gzip, Encoding::Brotli]);
+    assert_eq!(
+        precompressed[..],
+        [ContentCoding::Gzip, ContentCoding::Brotli]
+    );
     let both = headers(&[("Cache-Control", "no-store"), ("X-Frame-Options", "DENY")]);
     assert_eq!(files.headers, both);
     let policy = "default-src 'self' https://cdn.example/?a=b";

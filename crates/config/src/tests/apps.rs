@@ -105,12 +105,12 @@ fn apps() {
         .routes
         .iter()
         .map(|route| match route.handler {
-            Handler::Lua { app, .. } => app,
+            RouteHandler::Lua { app, .. } => app,
             _ => panic!("{route:?}"),
         })
         .collect();
     assert_eq!(led_to, [0, 0, 1, 2, 2, 3]);
-    let Handler::Lua {
+    let RouteHandler::Lua {
         identity,
         websocket,
         ..
@@ -118,9 +118,9 @@ fn apps() {
     else {
         panic!("lua")
     };
-    assert_eq!(*identity, Identity::Cookie("user".to_owned()));
+    assert_eq!(*identity, IdentitySource::Cookie("user".to_owned()));
     assert_eq!(websocket.origins, [OriginRule::Any]);
-    assert_eq!(websocket.compression, Compression::On);
+    assert_eq!(websocket.compression, CompressionMode::On);
     assert_eq!(websocket.message_bytes_max, 1 << 20);
     assert_eq!(config.routes[1].methods.iter().count(), 7);
     assert_eq!(

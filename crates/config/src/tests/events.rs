@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use veche_hub::Told;
+use veche_hub::EventLevel;
 
 use super::bad::says_after_listen;
 use super::{LISTEN, good};
@@ -16,7 +16,7 @@ fn a_back_end_is_told_what_it_is_to_know() {
     );
     let config = good(&text);
     assert_eq!(config.warnings, []);
-    assert_eq!(config.namespaces[0].told, Told::Members);
+    assert_eq!(config.namespaces[0].told, EventLevel::Members);
     let events = config.events.expect("there is one");
     assert_eq!(events.url.expose(), "http://127.0.0.1:9/x");
     let secrets: Vec<_> = events.secrets.iter().map(|one| one.expose()).collect();

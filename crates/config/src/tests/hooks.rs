@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use veche_calls::SecretUrl;
-use veche_frontends::hooks::Kind;
-use veche_hub::{Publishing, Subscribing};
+use veche_frontends::hooks::HookKind;
+use veche_hub::{PublishAccess, SubscribeAccess};
 
 use super::bad::says_after_listen;
 use super::{LISTEN, good};
-use crate::types::Handler;
+use crate::types::RouteHandler;
 
 const ROUTE: &str = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\n";
 const ROOMS: &str = "[[namespace]]\nname = \"room\"\nsubscribe = \"hook\"\npublish = \"hook\"\n";
@@ -22,10 +22,10 @@ fn a_back_end_decides_on_what_it_has_urls_for() {
     let access = config.namespaces[0].access;
     assert_eq!(
         (access.subscribe, access.publish),
-        (Subscribing::Hook, Publishing::Hook)
+        (SubscribeAccess::Hook, PublishAccess::Hook)
     );
     let hooks = config.hooks.expect("there are some");
-    let kinds = Kind::OF_BACK_ENDS.into_iter();
+    let kinds = HookKind::BACKEND_KINDS.into_iter();
     let urls: Vec<Option<&str>> = kinds
         .map(|kind| hooks.url(kind).map(SecretUrl::expose))
         .collect();
@@ -128,14 +128,18 @@ fn an_app_decides_on_a_route_that_leads_to_it() {
                 .all(|why| why.contains("no route leads to it")),
             "{warnings:?}"
         );
-        let Handler::Session { app: Some(app), .. } = &config.routes[0].handler else {
+        let RouteHandler::Session { app: Some(app), .. } = &config.routes[0].handler else {
             panic!("{:?}", config.routes);
         };
         assert_eq!(*app, usize::from(route.starts_with("script")));
         let hooks = config.hooks.expect("what it gets to see");
         assert_eq!(hooks.headers, ["cookie", "authorization"]);
         assert_eq!(hooks.client_headers, ["x-token"]);
-        assert!(Kind::ALL.into_iter().all(|kind| hooks.url(kind).is_none()));
+        assert!(
+            HookKind::ALL
+                .into_iter()
+                .all(|kind| hooks.url(kind).is_none())
+        );
     }
     let handler = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\n";
     says_after_listen(

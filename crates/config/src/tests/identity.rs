@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use veche_calls::SecretUrl;
-use veche_frontends::identity::token::{Anonymous, Place};
-use veche_pam::Service;
+use veche_frontends::identity::token::{Anonymous, TokenSource};
+use veche_pam::PamService;
 
 use super::bad::{says, says_after_listen};
 use super::{LISTEN, good};
-use crate::identity::Previous;
-use crate::{Identity, KeySource, Published};
+use crate::identity::PreviousSecret;
+use crate::{IdentitySource, KeySource, PublishedKeySet};
 
 /// A route with this identity.
 fn route(identity: &str) -> String {
@@ -40,7 +40,7 @@ fn keys_of_each_kind() {
     );
     assert_eq!(
         keys("jwks = \"https://a.example/keys\"\njwks_refresh = \"1h\"\njwks_ca = \"ca.pem\""),
-        KeySource::Published(Published {
+        KeySource::Published(PublishedKeySet {
             url: SecretUrl::new("https://a.example/keys".to_owned()),
             refresh: Duration::from_secs(3600),
             ca: Some("/etc/veche/ca.pem".into()),
@@ -64,7 +64,7 @@ fn what_tokens_may_be_like() {
     assert!(!jwt("require_exp = false").rules.needs_expiry);
     assert!(jwt("short_secret = \"refuse\"").refuses_short_secrets);
     let previous = jwt("previous_secret_file = \"key.pem\"\nprevious_secret_until = 1800000000");
-    let expected = Previous {
+    let expected = PreviousSecret {
         keys: KeySource::SecretFile("/etc/veche/key.pem".into()),
         until_s: Some(1_800_000_000),
     };
@@ -90,7 +90,7 @@ fn what_tokens_may_be_like() {
             route("jwt")
         ));
         let identity = config.routes[0].handler.identity();
-        assert_eq!(identity, Some(&Identity::Token(expected)));
+        assert_eq!(identity, Some(&IdentitySource::Token(expected)));
     }
 }
 
@@ -107,7 +107,7 @@ fn the_rest_of_the_sections() {
         panic!("it is one");
     };
     let url = "http://127.0.0.1:9000/who".to_owned();
-    assert_eq!(*identity, Identity::Hook(SecretUrl::new(url)));
+    assert_eq!(*identity, IdentitySource::Hook(SecretUrl::new(url)));
     assert_eq!(identity.to_string(), "http:http://127.0.0.1:9000/who");
 
     let lines = "secret_env = \"S\"\nissuer = [\"a\", \"b\"]\naudience = [\"c\"]\nleeway = \"1m\"\n\
@@ -119,10 +119,10 @@ fn the_rest_of_the_sections() {
     assert_eq!(jwt.rules.audiences, ["c"]);
     assert_eq!((jwt.rules.leeway_s, jwt.rules.user.as_str()), (60, "uid"));
     let places = [
-        Place::Bearer,
-        Place::Protocol,
-        Place::Query("t".to_owned()),
-        Place::Header("X-T".to_owned()),
+        TokenSource::Bearer,
+        TokenSource::Protocol,
+        TokenSource::Query("t".to_owned()),
+        TokenSource::Header("X-T".to_owned()),
     ];
     assert_eq!(jwt.places, places);
 }
@@ -294,7 +294,7 @@ fn the_library_is_looked_for_once() {
         Err("no library".to_owned())
     });
     let judged = |path| {
-        let service = Service::parse(path).expect("a path");
+        let service = PamService::parse(path).expect("a path");
         crate::pam(&service, &library)
     };
     let missing = judged("/etc/there-are-no-such-rules").expect_err("no file");

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use veche_hub::{Access, Differences, Recovery, Subscribing};
+use veche_hub::{ChannelAccess, DeltaMode, RecoveryMode, SubscribeAccess};
 
 use super::bad::says_after_listen;
 use super::{LISTEN, good};
-use crate::types::{History, Namespace};
+use crate::types::{HistoryConfig, NamespaceConfig};
 
 #[test]
 fn namespaces_remember_as_they_say() {
@@ -37,36 +37,36 @@ history_bytes = "1GiB"
     ));
     assert_eq!(config.warnings, []);
     let hour = Duration::from_secs(3600);
-    let namespace = |name: &str, history| Namespace {
+    let namespace = |name: &str, history| NamespaceConfig {
         name: name.to_owned(),
         history,
         history_bytes: (name == "#").then_some(64 << 20),
         presence: name == "chat",
         join_leave: false,
         force_push_join_leave: false,
-        told: veche_hub::Told::Nothing,
+        told: veche_hub::EventLevel::Off,
         leave_delay: Duration::from_secs(if name == "chat" { 9 } else { 5 }),
         differences: match name {
-            "chat" => Differences::Asked,
-            "#" => Differences::Always,
-            _ => Differences::Off,
+            "chat" => DeltaMode::OnRequest,
+            "#" => DeltaMode::Always,
+            _ => DeltaMode::Off,
         },
         tags_filter: name.is_empty(),
-        access: Access::default(),
+        access: ChannelAccess::default(),
         slow_miss: name.is_empty(),
     };
-    let chat = History {
+    let chat = HistoryConfig {
         size: 100,
         ttl: hour,
         position_ttl: 24 * hour,
-        recovery: Recovery::Missed,
+        recovery: RecoveryMode::Missed,
     };
-    let users = History {
+    let users = HistoryConfig {
         size: 3,
         ttl: 48 * hour,
         // At least as long as publications.
         position_ttl: 48 * hour,
-        recovery: Recovery::Latest,
+        recovery: RecoveryMode::Latest,
     };
     let expected = [
         namespace("chat", Some(chat)),
@@ -124,11 +124,11 @@ fn names_may_be_patterns() {
     assert_eq!(namespaces.parameter("/users/ann", "user"), Some("ann"));
     assert_eq!(
         namespaces.of("/users/ann").access.subscribe,
-        Subscribing::Client
+        SubscribeAccess::Client
     );
     assert_eq!(
         namespaces.of("/users/all").access.subscribe,
-        Subscribing::Nobody
+        SubscribeAccess::Disabled
     );
     says_after_listen(
         r##"[[namespace]]

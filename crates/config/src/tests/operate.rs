@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{LISTEN, good};
-use crate::Secret;
-use crate::directives::{self, Change};
+use crate::SecretValue;
+use crate::directives::{self, ReloadEffect};
 
 #[test]
 fn the_guide_lists_what_needs_a_restart() {
@@ -20,7 +20,7 @@ fn the_guide_lists_what_needs_a_restart() {
     let listed: BTreeSet<String> = rows
         .map(|row| row.split('`').nth(1).expect("a name").to_owned())
         .collect();
-    let fixed = directives::all().filter(|directive| directive.change == Change::Restart);
+    let fixed = directives::all().filter(|directive| directive.change == ReloadEffect::Restart);
     let expected: BTreeSet<String> = fixed
         .map(|directive| format!("{}.{}", directive.section.name(), directive.name))
         .collect();
@@ -33,7 +33,7 @@ fn secrets_that_are_elsewhere() {
         "{LISTEN}[server]\nuser = \"veche\"\ngroup = \"www\"\nsandbox = true\n\
          [api]\nkeys = [\"a-key-that-is-long-enough\", {{ file = \"api.key\" }}, {{ file = \"/run/key\" }}]\n"
     ));
-    let keys: Vec<&str> = config.api.keys.iter().map(Secret::expose).collect();
+    let keys: Vec<&str> = config.api.keys.iter().map(SecretValue::expose).collect();
     let from_file = "a-key-from-a-file-of-its-own";
     assert_eq!(keys, ["a-key-that-is-long-enough", from_file, from_file]);
     let files = ["/etc/veche/api.key", "/run/key"].map(PathBuf::from);

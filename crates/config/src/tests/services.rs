@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::bad::says_after_listen;
 use super::{LISTEN, good};
-use crate::Restart;
+use crate::RestartPolicy;
 
 const SERVICES: &str = r#"
 [[service]]
@@ -33,8 +33,11 @@ fn services() {
     assert_eq!(feed.app.script, Path::new("/etc/veche/chat/app.lua"));
     assert_eq!(feed.app.memory_bytes_max, 64 << 20);
     assert_eq!(feed.app.cpu_budget, Duration::from_millis(20));
-    assert_eq!((feed.instances, feed.restart), (1, Restart::OnFailure));
-    assert_eq!((sweep.instances, sweep.restart), (8, Restart::Always));
+    assert_eq!(
+        (feed.instances, feed.restart),
+        (1, RestartPolicy::OnFailure)
+    );
+    assert_eq!((sweep.instances, sweep.restart), (8, RestartPolicy::Always));
     assert_eq!(sweep.app.memory_bytes_max, 2 << 20);
     assert_eq!(sweep.app.cpu_budget, Duration::from_secs(1));
     assert_eq!(sweep.app.options["every"].as_integer(), Some(5));

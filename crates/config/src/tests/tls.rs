@@ -2,15 +2,15 @@
 
 use super::bad::says;
 use super::{checked, good};
-use crate::{CertificateFrom, ClientCertificates, Identity, PairFiles, Tls};
+use crate::{CertificateOrigin, ClientCertificates, IdentitySource, ListenerTls, PairFiles};
 
 /// A listener that speaks TLS with these lines.
 fn listener(lines: &str) -> String {
     format!("[[listen]]\naddress = \"0.0.0.0:443\"\n{lines}\n")
 }
 
-fn files(name: &str) -> CertificateFrom {
-    CertificateFrom::Files(PairFiles {
+fn files(name: &str) -> CertificateOrigin {
+    CertificateOrigin::Files(PairFiles {
         certificate: format!("/etc/veche/{name}.pem").into(),
         key: format!("/etc/veche/{name}.key").into(),
     })
@@ -21,7 +21,7 @@ fn one_certificate_several_and_those_of_clients() {
     let config = good(&listener(
         "tls = { certificate = \"good.pem\", key = \"good.key\" }",
     ));
-    let expected = Tls {
+    let expected = ListenerTls {
         certificates: vec![files("good")],
         clients: None,
     };
@@ -165,7 +165,10 @@ fn users_by_their_certificates() {
     let Some(identity) = config.routes[0].handler.identity() else {
         panic!("{:?}", config.routes[0]);
     };
-    assert_eq!(*identity, Identity::Certificate(crate::Field::Email));
+    assert_eq!(
+        *identity,
+        IdentitySource::Certificate(crate::CertificateField::Email)
+    );
     assert_eq!(identity.to_string(), "mtls:email");
 }
 

@@ -1,6 +1,6 @@
 //! The operator's page: its files are for whoever asks, what lies below `api/` for whoever has one of its keys.
 //!
-//! It can do what the API of back ends can, by the same methods, and [look](Look) at the process. A foreign page can do
+//! It can do what the API of back ends can, by the same methods, and [look](AdminView) at the process. A foreign page can do
 //! neither: it has no key, may not send the header that holds one, and is refused by the headers that browsers add. What
 //! the process shows is not known here.
 
@@ -12,21 +12,21 @@ use veche_proto::http::{Head, Status};
 use veche_types::codes::ErrorCode;
 
 use crate::backend::command::{self, BadCommand};
-use crate::context::guessing::Lock;
-use crate::context::origin::{self, Rule};
-use crate::context::shared::Shared;
+use crate::context::credential_kind::CredentialKind;
+use crate::context::origin::{self, OriginCheck};
+use crate::context::worker_context::Context;
 use crate::http::reply::Refusal;
-use crate::http::{api_error, guessing};
+use crate::http::{api_error, wrong_key};
 
-pub use crate::context::look::Look;
+pub use crate::context::admin_view::AdminView;
 
 /// Applies the filters in the body of a call, which may be empty.
-pub(crate) fn narrowed(look: Look, body: &[u8]) -> Result<Look, BadCommand> {
-    if !matches!(look, Look::Log { .. }) || body.iter().all(u8::is_ascii_whitespace) {
+pub(crate) fn filter_channels(look: AdminView, body: &[u8]) -> Result<AdminView, BadCommand> {
+    if !matches!(look, AdminView::Log { .. }) || body.iter().all(u8::is_ascii_whitespace) {
         return Ok(look);
     }
     let After { after } = command::read(body)?;
-    Ok(Look::Log { after })
+    Ok(AdminView::Log { after })
 }
 
 #[derive(Deserialize)]
@@ -42,10 +42,10 @@ pub(crate) fn admit(
     is_tls: bool,
     client: IpAddr,
     id: ConnectionId,
-    shared: &mut Shared,
+    shared: &mut Context,
 ) -> Result<(), Refusal> {
-    let is_own = origin::admits(&[Rule::SameHost], head, is_tls);
-    if !is_own || origin::is_from_elsewhere(head) {
+    let is_own = origin::admits(&[OriginCheck::SameHost], head, is_tls);
+    if !is_own || origin::is_cross_origin(head) {
         let why = "pages of other origins may not call this";
         return Err(api_error::of_api(
             Status::FORBIDDEN,
@@ -53,8 +53,14 @@ pub(crate) fn admit(
             why,
         ));
     }
-    match shared.site.is_admin(head) {
+    match shared.config.is_admin(head) {
         true => Ok(()),
-        false => Err(guessing::refuse(head, Lock::Admin, client, id, shared)),
+        false => Err(wrong_key::refuse_wrong_key(
+            head,
+            CredentialKind::Admin,
+            client,
+            id,
+            shared,
+        )),
     }
 }

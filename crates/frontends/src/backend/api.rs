@@ -10,31 +10,31 @@ mod method;
 
 use std::net::IpAddr;
 
-pub(crate) use answers::Answers;
-use batch::Batch;
-pub use direct::{Direct, DirectCall};
-use method::Method;
-use veche_hub::{Answer, ConnectionId, Ticket};
+pub(crate) use answers::ApiAnswerBody;
+use batch::ApiBatch;
+pub use direct::{DirectCall, DirectCallStatus};
+use method::ApiMethod;
+use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_proto::http::{Framing, Head, Method as Verb, Status};
 use veche_types::codes::ErrorCode;
 
-use crate::backend::admin::{self, Look};
+use crate::backend::admin::{self, AdminView};
 use crate::backend::command::BadCommand;
-use crate::backend::{Backend, Progress, Unwilling, status_of};
-use crate::context::guessing::Lock;
-use crate::context::publishing::Publisher;
-use crate::context::shared::Shared;
-use crate::context::step::Block;
+use crate::backend::{Backend, CommandProgress, Rejection, status_of};
+use crate::context::credential_kind::CredentialKind;
+use crate::context::publish_limiter::PublisherKey;
+use crate::context::step::WaitReason;
+use crate::context::worker_context::Context;
 use crate::http::api_error::error_body;
-use crate::http::call::{ApiCall, CallEnd};
+use crate::http::call::{ApiCall, CallStatus};
 use crate::http::reply::Refusal;
-use crate::http::{api_error, guessing};
+use crate::http::{api_error, wrong_key};
 
 /// One call, from its head to its answer.
-pub(crate) struct Call {
-    method: Method,
+pub(crate) struct BackendCall {
+    method: ApiMethod,
     backend: Backend,
-    batch: Option<Batch>,
+    batch: Option<ApiBatch>,
     /// An error has a status of its own.
     has_status: bool,
 }
@@ -42,25 +42,31 @@ pub(crate) struct Call {
 /// The header by which a caller asks for statuses of errors, and its value.
 const ERROR_MODE: (&str, &[u8]) = ("x-centrifugo-error-mode", b"transport");
 
-impl ApiCall for Call {
-    type Answers = Answers;
+impl ApiCall for BackendCall {
+    type Answers = ApiAnswerBody;
 
     fn begin(
         head: &Head<'_>,
         below: &str,
         client: IpAddr,
         id: ConnectionId,
-        shared: &mut Shared,
+        shared: &mut Context,
     ) -> Result<Self, Refusal> {
-        let Some(publisher) = shared.site.publisher(head) else {
-            return Err(guessing::refuse(head, Lock::Api, client, id, shared));
+        let Some(publisher) = shared.config.publisher(head) else {
+            return Err(wrong_key::refuse_wrong_key(
+                head,
+                CredentialKind::Api,
+                client,
+                id,
+                shared,
+            ));
         };
         let name = below.trim_matches('/');
         if name == "socket" {
             let why = "this path speaks WebSocket";
             return Err(Refusal::new(Status::UPGRADE_REQUIRED, why));
         }
-        Self::of(head, Method::of(name), publisher)
+        Self::of(head, ApiMethod::of(name), publisher)
     }
 
     /// The admin page has methods of its own beside the API's.
@@ -70,47 +76,54 @@ impl ApiCall for Call {
         is_tls: bool,
         client: IpAddr,
         id: ConnectionId,
-        shared: &mut Shared,
+        shared: &mut Context,
     ) -> Result<Self, Refusal> {
         admin::admit(head, is_tls, client, id, shared)?;
-        let method = Look::of(name).map_or_else(|| Method::of(name), Method::Look);
-        Self::of(head, method, Publisher::default())
+        let method = AdminView::of(name).map_or_else(|| ApiMethod::of(name), ApiMethod::Look);
+        Self::of(head, method, PublisherKey::default())
     }
 
-    fn run(&mut self, body: &[u8], id: ConnectionId, shared: &mut Shared) -> CallEnd<Answers> {
+    fn run(
+        &mut self,
+        body: &[u8],
+        id: ConnectionId,
+        shared: &mut Context,
+    ) -> CallStatus<ApiAnswerBody> {
         match self.begin_to(body, id, shared) {
-            Err(Unwilling::Busy(busy)) => {
-                shared.stats.push_turned_away(busy);
-                CallEnd::Refused(api_error::busy(busy))
+            Err(Rejection::Busy(busy)) => {
+                shared.stats.reject_push_connection(busy);
+                CallStatus::Refused(api_error::busy(busy))
             }
-            Err(Unwilling::Bad(BadCommand { why, code, .. })) => {
+            Err(Rejection::Bad(BadCommand {
+                reason: why, code, ..
+            })) => {
                 shared.stats.pushes_refused.add(1);
-                self.answered_with(Answers::whole(error_body(code, &why)))
+                self.answered_with(ApiAnswerBody::whole(error_body(code, &why)))
             }
-            Ok(Some(block)) => CallEnd::Waits(block),
+            Ok(Some(block)) => CallStatus::Pending(block),
             Ok(None) => self.end(),
         }
     }
 
-    fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> CallEnd<Answers> {
+    fn resume(&mut self, id: ConnectionId, shared: &mut Context) -> CallStatus<ApiAnswerBody> {
         if !self.backend.resume(id, shared) {
-            return CallEnd::Waits(Block::Credit);
+            return CallStatus::Pending(WaitReason::Credit);
         }
         if let Some(batch) = &mut self.batch
             && let Some(block) = batch.advance(&mut self.backend, id, shared)
         {
-            return CallEnd::Waits(block);
+            return CallStatus::Pending(block);
         }
         self.end()
     }
 
-    fn answered(&mut self, ticket: Ticket, answer: Answer) {
+    fn answered(&mut self, ticket: Ticket, answer: HubReply) {
         self.backend.answered(ticket, answer);
     }
 }
 
-impl Call {
-    fn of(head: &Head<'_>, method: Method, publisher: Publisher) -> Result<Self, Refusal> {
+impl BackendCall {
+    fn of(head: &Head<'_>, method: ApiMethod, publisher: PublisherKey) -> Result<Self, Refusal> {
         let has_body =
             head.framing != Framing::None || head.header_bytes("content-length").is_some();
         if head.method == Verb::Post && !has_body && method.takes_body() {
@@ -122,9 +135,9 @@ impl Call {
             ));
         }
         match (method, &head.method) {
-            (Method::Info, Verb::Get | Verb::Head) | (_, Verb::Post) => {}
+            (ApiMethod::Info, Verb::Get | Verb::Head) | (_, Verb::Post) => {}
             _ => {
-                let allow = if method == Method::Info {
+                let allow = if method == ApiMethod::Info {
                     "GET, HEAD, POST"
                 } else {
                     "POST"
@@ -151,37 +164,37 @@ impl Call {
         &mut self,
         body: &[u8],
         id: ConnectionId,
-        shared: &mut Shared,
-    ) -> Result<Option<Block>, Unwilling> {
-        if let Method::Batch | Method::Lines = self.method {
-            let are_lines = self.method == Method::Lines;
-            let batch = self.batch.insert(Batch::parse(body, are_lines)?);
+        shared: &mut Context,
+    ) -> Result<Option<WaitReason>, Rejection> {
+        if let ApiMethod::Batch | ApiMethod::Lines = self.method {
+            let are_lines = self.method == ApiMethod::Lines;
+            let batch = self.batch.insert(ApiBatch::parse(body, are_lines)?);
             return Ok(batch.advance(&mut self.backend, id, shared));
         }
-        let progress = self.method.carry_out(body, &mut self.backend, id, shared)?;
-        Ok((progress == Progress::Unfinished).then_some(Block::Credit))
+        let progress = self.method.execute(body, &mut self.backend, id, shared)?;
+        Ok((progress == CommandProgress::Unfinished).then_some(WaitReason::Credit))
     }
 
-    fn end(&mut self) -> CallEnd<Answers> {
+    fn end(&mut self) -> CallStatus<ApiAnswerBody> {
         let answer = match &mut self.batch {
             Some(batch) => batch.answers(&mut self.backend),
-            None => self.backend.take_answers().map(Answers::one),
+            None => self.backend.take_answers().map(ApiAnswerBody::one),
         };
         match answer {
             Some(answer) => self.answered_with(answer),
-            None => CallEnd::Waits(Block::Answer),
+            None => CallStatus::Pending(WaitReason::Answer),
         }
     }
 
     /// Several commands in one call have an answer each, and so no status.
-    fn answered_with(&self, answers: Answers) -> CallEnd<Answers> {
+    fn answered_with(&self, answers: ApiAnswerBody) -> CallStatus<ApiAnswerBody> {
         let error = match &self.batch {
             None if self.has_status => answers.error(),
             _ => None,
         };
         match error {
-            Some((code, error)) => CallEnd::Refused(Refusal::json(status_of(code), error)),
-            None => CallEnd::Answered(answers),
+            Some((code, error)) => CallStatus::Refused(Refusal::json(status_of(code), error)),
+            None => CallStatus::Answered(answers),
         }
     }
 }

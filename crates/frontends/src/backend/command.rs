@@ -1,42 +1,44 @@
 //! What a back end asks for, as one JSON object: the push line, the body of an API call, a frame on `/api/socket`.
 //!
-//! It turns bytes into a [`Command`] that borrows from them where it can; carrying it out is `backend`'s part.
+//! It turns bytes into a [`PublishCommand`] that borrows from them where it can; carrying it out is `backend`'s part.
 
-mod blocking;
+mod bad_command;
+mod bans;
+mod channel_command;
 mod connections;
-mod inquiry;
-mod instruction;
-mod mistakes;
+mod user_command;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+pub use bad_command::BadCommand;
+use bad_command::bad;
+pub(crate) use bad_command::retry_without_unknown_fields;
+pub use bans::{
+    parse_block_user, parse_invalidate_user_tokens, parse_revoke_token, parse_unblock_user,
+};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-pub use blocking::{parse_block, parse_invalidate, parse_revoke, parse_unblock};
-pub use connections::{Listing, Of, parse_connections};
-pub(crate) use inquiry::read;
-pub use inquiry::{
-    Inquiry, Numbered, parse_batch, parse_history, parse_inquiry, parse_lines, parse_pattern,
-    parse_user,
+pub(crate) use channel_command::read;
+pub use channel_command::{
+    BatchCommand, ChannelCommand, parse_batch, parse_channel_command, parse_history, parse_lines,
+    parse_pattern, parse_user,
 };
-pub use instruction::{
-    Instructing, parse_disconnect, parse_refresh, parse_subscribe, parse_unsubscribe,
-};
-pub use mistakes::BadCommand;
-use mistakes::bad;
-pub(crate) use mistakes::despite_unknown_fields;
+pub use connections::{ConnectionsOf, ConnectionsQuery, parse_connections};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::value::RawValue;
-use veche_hub::{Info, PayloadKind, PayloadRef, PublishOptions, Version};
+pub use user_command::{
+    AddressedCommand, parse_disconnect, parse_refresh, parse_subscribe, parse_unsubscribe,
+};
+use veche_hub::{PayloadKind, PayloadRef, PublicationInfo, PublishOptions, Version};
 
 /// Most receivers that one command may name.
 pub const TARGETS_MAX: usize = 1024;
 
 /// Longest idempotency key and longest epoch of versions, in bytes.
-const TERM_BYTES_MAX: usize = 128;
+const OPTION_BYTES_MAX: usize = 128;
 
 /// Most tags of a publication, and the most bytes that they have.
 const TAGS_MAX: usize = 32;
@@ -46,21 +48,21 @@ const TAGS_BYTES_MAX: usize = 4096;
 ///
 /// (`Cow` inside an `Option` is always owned when serde derives it.)
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Text<'a>(pub Cow<'a, str>);
+pub struct JsonText<'a>(pub Cow<'a, str>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for JsonText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Borrowing;
         impl<'de> Visitor<'de> for Borrowing {
-            type Value = Text<'de>;
+            type Value = JsonText<'de>;
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
                 out.write_str("a string")
             }
             fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Borrowed(text)))
+                Ok(JsonText(Cow::Borrowed(text)))
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
+                Ok(JsonText(Cow::Owned(text.to_owned())))
             }
         }
         deserializer.deserialize_str(Borrowing)
@@ -73,27 +75,27 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
 #[serde(deny_unknown_fields)]
 struct Wire<'a> {
     #[serde(borrow)]
-    user: Option<Text<'a>>,
+    user: Option<JsonText<'a>>,
     #[serde(borrow)]
-    users: Option<Vec<Text<'a>>>,
+    users: Option<Vec<JsonText<'a>>>,
     #[serde(borrow)]
-    channel: Option<Text<'a>>,
+    channel: Option<JsonText<'a>>,
     #[serde(borrow)]
-    channels: Option<Vec<Text<'a>>>,
+    channels: Option<Vec<JsonText<'a>>>,
     /// `data` and `message` are the same word.
     #[serde(borrow, default, alias = "message", deserialize_with = "even_null")]
     data: Option<&'a RawValue>,
     #[serde(borrow)]
-    binary: Option<Text<'a>>,
+    binary: Option<JsonText<'a>>,
     #[serde(borrow)]
-    b64data: Option<Text<'a>>,
+    b64data: Option<JsonText<'a>>,
     #[serde(borrow)]
-    tags: Option<BTreeMap<Text<'a>, Text<'a>>>,
+    tags: Option<BTreeMap<JsonText<'a>, JsonText<'a>>>,
     #[serde(borrow)]
-    idempotency_key: Option<Text<'a>>,
+    idempotency_key: Option<JsonText<'a>>,
     version: Option<u64>,
     #[serde(borrow)]
-    version_epoch: Option<Text<'a>>,
+    version_epoch: Option<JsonText<'a>>,
     #[serde(default)]
     skip_history: bool,
     #[serde(default)]
@@ -113,18 +115,18 @@ fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(
 
 /// Who a publication is for.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Target<'a> {
+pub enum PublishTarget<'a> {
     /// Every connection of one user.
-    User(Text<'a>),
+    User(JsonText<'a>),
     /// Every connection of several users.
-    Users(Vec<Text<'a>>),
+    Users(Vec<JsonText<'a>>),
     /// Every subscriber of a channel.
-    Channel(Text<'a>),
+    Channel(JsonText<'a>),
     /// Every subscriber of several channels.
-    Channels(Vec<Text<'a>>),
+    Channels(Vec<JsonText<'a>>),
 }
 
-impl Target<'_> {
+impl PublishTarget<'_> {
     /// How many users or channels: as many publications.
     pub(crate) fn count(&self) -> u64 {
         match self {
@@ -146,13 +148,13 @@ impl Target<'_> {
 
 /// One thing asked for.
 #[derive(Debug)]
-pub struct Command<'a> {
+pub struct PublishCommand<'a> {
     /// For whom.
-    pub target: Target<'a>,
+    pub target: PublishTarget<'a>,
     /// What; `None` only for calls that carry nothing (disconnect).
-    pub data: Option<Data<'a>>,
+    pub data: Option<PublishData<'a>>,
     /// How it is to be published, where that is not as usual.
-    pub terms: Option<Arc<PublishOptions>>,
+    pub options: Option<Arc<PublishOptions>>,
     /// Whether an answer is wanted where answers are optional.
     pub ack: bool,
     /// The asker's own id for the answer: compact JSON text, a number or a string.
@@ -161,7 +163,7 @@ pub struct Command<'a> {
 
 /// What is pushed, before it is decoded.
 #[derive(Clone, Copy, Debug)]
-pub enum Data<'a> {
+pub enum PublishData<'a> {
     /// A JSON value: a string is pushed as its text, anything else as compact JSON text.
     Json(&'a RawValue),
     /// Decoded base64 of this kind in the scratch buffer given to [`parse`].
@@ -169,13 +171,13 @@ pub enum Data<'a> {
 }
 
 /// Reads one object. A binary payload is decoded into `scratch`.
-pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<Command<'a>, BadCommand> {
+pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<PublishCommand<'a>, BadCommand> {
     let wire: Wire<'a> = read(bytes)?;
     let target = match (wire.user, wire.users, wire.channel, wire.channels) {
-        (Some(user), None, None, None) => Target::User(user),
-        (None, Some(users), None, None) => Target::Users(users),
-        (None, None, Some(channel), None) => Target::Channel(channel),
-        (None, None, None, Some(channels)) => Target::Channels(channels),
+        (Some(user), None, None, None) => PublishTarget::User(user),
+        (None, Some(users), None, None) => PublishTarget::Users(users),
+        (None, None, Some(channel), None) => PublishTarget::Channel(channel),
+        (None, None, None, Some(channels)) => PublishTarget::Channels(channels),
         (None, None, None, None) => {
             return bad("one of \"user\", \"users\", \"channel\", \"channels\" is missing");
         }
@@ -185,20 +187,20 @@ pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<Command<'a>, 
             );
         }
     };
-    if let Target::Users(list) | Target::Channels(list) = &target
+    if let PublishTarget::Users(list) | PublishTarget::Channels(list) = &target
         && (list.is_empty() || list.len() > TARGETS_MAX)
     {
         return bad("a list of receivers has 1 to 1024 names");
     }
     let data = match (wire.data, wire.binary, wire.b64data) {
-        (Some(value), None, None) => Some(Data::Json(value)),
+        (Some(value), None, None) => Some(PublishData::Json(value)),
         (None, Some(base64), None) => {
             decode("binary", &base64, scratch)?;
-            Some(Data::Decoded(PayloadKind::Binary))
+            Some(PublishData::Decoded(PayloadKind::Binary))
         }
         (None, None, Some(base64)) => {
             decode("b64data", &base64, scratch)?;
-            Some(Data::Decoded(json_or_binary(scratch)))
+            Some(PublishData::Decoded(json_or_binary(scratch)))
         }
         (None, None, None) => None,
         _ => {
@@ -208,17 +210,17 @@ pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<Command<'a>, 
         }
     };
     let id = wire.id.map(answer_id).transpose()?;
-    let terms = terms(
+    let terms = options(
         wire.idempotency_key.as_ref(),
         wire.version,
         wire.version_epoch.as_ref(),
         (wire.skip_history, wire.delta),
         &wire.tags.unwrap_or_default(),
     )?;
-    Ok(Command {
+    Ok(PublishCommand {
         target,
         data,
-        terms,
+        options: terms,
         ack: wire.ack,
         id,
     })
@@ -235,7 +237,7 @@ fn answer_id(id: &RawValue) -> Result<&str, BadCommand> {
 }
 
 /// Decodes base64 into `scratch`.
-fn decode(name: &str, base64: &Text<'_>, scratch: &mut Vec<u8>) -> Result<(), BadCommand> {
+fn decode(name: &str, base64: &JsonText<'_>, scratch: &mut Vec<u8>) -> Result<(), BadCommand> {
     scratch.clear();
     let decoded = STANDARD.decode_vec(base64.0.as_bytes(), scratch);
     decoded.map_err(|_| {
@@ -247,7 +249,9 @@ fn decode(name: &str, base64: &Text<'_>, scratch: &mut Vec<u8>) -> Result<(), Ba
 
 /// Returns the kind of bytes that come without one, and makes them compact if they are JSON.
 fn json_or_binary(bytes: &mut Vec<u8>) -> PayloadKind {
-    if let veche_centrifuge::Data::Binary(_) = veche_centrifuge::Data::of_bytes(bytes) {
+    if let veche_centrifuge::PublicationData::Binary(_) =
+        veche_centrifuge::PublicationData::of_bytes(bytes)
+    {
         return PayloadKind::Binary;
     }
     if bytes.iter().any(u8::is_ascii_whitespace) {
@@ -258,17 +262,17 @@ fn json_or_binary(bytes: &mut Vec<u8>) -> PayloadKind {
 }
 
 /// How it is to be published; `None`: as usual.
-fn terms(
-    key: Option<&Text<'_>>,
+fn options(
+    key: Option<&JsonText<'_>>,
     version: Option<u64>,
-    version_epoch: Option<&Text<'_>>,
+    version_epoch: Option<&JsonText<'_>>,
     (skip_history, delta): (bool, bool),
-    tags: &BTreeMap<Text<'_>, Text<'_>>,
+    tags: &BTreeMap<JsonText<'_>, JsonText<'_>>,
 ) -> Result<Option<Arc<PublishOptions>>, BadCommand> {
     for (name, text) in [("idempotency_key", key), ("version_epoch", version_epoch)] {
-        if text.is_some_and(|text| text.0.is_empty() || text.0.len() > TERM_BYTES_MAX) {
+        if text.is_some_and(|text| text.0.is_empty() || text.0.len() > OPTION_BYTES_MAX) {
             return Err(BadCommand::new(format!(
-                "\"{name}\" has 1 to {TERM_BYTES_MAX} bytes"
+                "\"{name}\" has 1 to {OPTION_BYTES_MAX} bytes"
             )));
         }
     }
@@ -284,15 +288,17 @@ fn terms(
             number,
             epoch: version_epoch.map_or("", |epoch| &epoch.0).into(),
         }),
-        is_passing: skip_history,
+        skip_history,
         info: info(tags)?,
-        has_difference: delta,
+        use_delta: delta,
     };
     Ok((terms != PublishOptions::default()).then(|| Arc::new(terms)))
 }
 
 /// What is said beside the data; nothing is as if it were not there.
-fn info(tags: &BTreeMap<Text<'_>, Text<'_>>) -> Result<Option<Arc<Info>>, BadCommand> {
+fn info(
+    tags: &BTreeMap<JsonText<'_>, JsonText<'_>>,
+) -> Result<Option<Arc<PublicationInfo>>, BadCommand> {
     let bytes: usize = tags
         .iter()
         .map(|(name, value)| name.0.len() + value.0.len())
@@ -302,21 +308,21 @@ fn info(tags: &BTreeMap<Text<'_>, Text<'_>>) -> Result<Option<Arc<Info>>, BadCom
             "\"tags\" has at most {TAGS_MAX} names, and {TAGS_BYTES_MAX} bytes in all"
         )));
     }
-    let boxed = |text: &Text<'_>| text.0.as_ref().into();
+    let boxed = |text: &JsonText<'_>| text.0.as_ref().into();
     let tags: Box<[_]> = tags
         .iter()
         .map(|(name, value)| (boxed(name), boxed(value)))
         .collect();
     let info = || {
-        Arc::new(Info {
+        Arc::new(PublicationInfo {
             tags,
-            ..Info::default()
+            ..PublicationInfo::default()
         })
     };
     Ok((bytes > 0).then(info))
 }
 
-impl Data<'_> {
+impl PublishData<'_> {
     /// The payload as clients will get it, using `scratch` where it has to be rewritten. For [`Data::Decoded`]
     /// `scratch` is the one that [`parse`] filled.
     pub fn payload<'s>(self, scratch: &'s mut Vec<u8>) -> Result<PayloadRef<'s>, BadCommand>
@@ -324,8 +330,8 @@ impl Data<'_> {
         Self: 's,
     {
         let value = match self {
-            Data::Json(value) => value,
-            Data::Decoded(kind) => {
+            PublishData::Json(value) => value,
+            PublishData::Decoded(kind) => {
                 return Ok(PayloadRef {
                     kind,
                     bytes: scratch,
@@ -399,9 +405,9 @@ mod tests {
 
     fn pushed(line: &str) -> Result<(PayloadKind, String), String> {
         let mut scratch = Vec::new();
-        let command = parse(line.as_bytes(), &mut scratch).map_err(|error| error.why)?;
+        let command = parse(line.as_bytes(), &mut scratch).map_err(|error| error.reason)?;
         let data = command.data.ok_or("no data")?;
-        let payload = data.payload(&mut scratch).map_err(|error| error.why)?;
+        let payload = data.payload(&mut scratch).map_err(|error| error.reason)?;
         Ok((
             payload.kind,
             String::from_utf8_lossy(payload.bytes).into_owned(),
@@ -478,8 +484,8 @@ mod tests {
 
     fn told(line: &str) -> Result<Option<Arc<PublishOptions>>, String> {
         let mut scratch = Vec::new();
-        let command = parse(line.as_bytes(), &mut scratch).map_err(|error| error.why)?;
-        Ok(command.terms)
+        let command = parse(line.as_bytes(), &mut scratch).map_err(|error| error.reason)?;
+        Ok(command.options)
     }
 
     #[test]
@@ -558,15 +564,15 @@ mod tests {
                 number: 7,
                 epoch: "e".into(),
             }),
-            is_passing: false,
-            info: Some(Arc::new(Info {
+            skip_history: false,
+            info: Some(Arc::new(PublicationInfo {
                 tags: Box::from([("a".into(), "1".into()), ("b".into(), "2".into())]),
-                ..Info::default()
+                ..PublicationInfo::default()
             })),
-            has_difference: true,
+            use_delta: true,
         };
         assert_eq!(*terms, expected);
         let passing = told(r#"{"channel":"c","data":1,"skip_history":true}"#);
-        assert!(passing.expect("good").expect("some").is_passing);
+        assert!(passing.expect("good").expect("some").skip_history);
     }
 }

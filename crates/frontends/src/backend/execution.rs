@@ -3,48 +3,50 @@
 //! Shared by the push line, the API's HTTP calls and its WebSocket, which differ only in framing. It does not know
 //! which of them it serves.
 
+mod decision_log;
 mod exchange;
 mod list;
 mod names;
-mod reported;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Caller, ChannelName, ConnectionId, Connections, Deed, Glob, Instructed, Instruction,
-    Outcome, Payload, PayloadRef, PublishOptions, Published, Question, Ticket,
+    Caller, ChannelName, ChannelQuery, CommandDispatch, ConnectionId, ConnectionList, Glob,
+    HubReply, Payload, PayloadRef, PublishOptions, PublishOutcome, RequestOutcome, Ticket,
+    UserAction, UserCommand,
 };
 use veche_proto::websocket::MessageKind;
 use veche_types::codes::{CloseCode, ErrorCode};
 
 use crate::backend::command::{
-    BadCommand, Command, Inquiry, Instructing, Listing, Of, Target, Text,
+    AddressedCommand, BadCommand, ChannelCommand, ConnectionsOf, ConnectionsQuery, JsonText,
+    PublishCommand, PublishTarget,
 };
-use crate::context::blocks::{Block, NotBlocked};
-use crate::context::census::Census;
-use crate::context::note::NoteLevel;
-use crate::context::publishing::{Busy, Publisher};
-use crate::context::shared::Shared;
+use crate::context::issued_token::{Ban, BanError};
+use crate::context::log_note::NoteLevel;
+use crate::context::publish_limiter::{PublishError, PublisherKey};
+use crate::context::session_info::ListConnections;
+use crate::context::worker_context::Context;
+use decision_log::report_publish;
+pub use exchange::AnswerShape;
 pub(crate) use exchange::Exchange;
-pub use exchange::Shape;
-use exchange::{Content, UNCOUNTED};
-use names::{known, named, personal};
-use reported::report_publish;
+use exchange::{ExchangeState, UNCOUNTED};
+use names::{channel_name, known_channel, personal_channel};
 
 /// Most questions of one back end that may wait for their answers; its input waits then.
 pub const EXCHANGES_MAX: usize = 1024;
 
 /// Why a command is not carried out.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Unwilling {
+pub enum Rejection {
     /// It is wrong.
     Bad(BadCommand),
     /// It may be later.
-    Busy(Busy),
+    Busy(PublishError),
 }
 
-impl From<BadCommand> for Unwilling {
+impl From<BadCommand> for Rejection {
     fn from(bad: BadCommand) -> Self {
         Self::Bad(bad)
     }
@@ -52,7 +54,7 @@ impl From<BadCommand> for Unwilling {
 
 /// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum CommandProgress {
     /// Done; its answer, if one is due, is on its way.
     Done,
     /// Understood and kept, but some or all of it waits for credit: call [`Backend::resume`] then.
@@ -62,20 +64,20 @@ pub enum Progress {
 /// The exchanges of one back end's connection, in the order of asking.
 #[derive(Debug, Default)]
 pub struct Backend {
-    publisher: Publisher,
+    publisher: PublisherKey,
     exchanges: VecDeque<Exchange>,
     /// So many of them, from the front on, are known to be complete, which they stay.
     complete: usize,
     /// Number of the exchange at the front.
     first: u32,
-    unfinished: Option<Job>,
+    unfinished: Option<UnfinishedPublish>,
     /// A frame that is not looked at before an answer has left.
-    kept: Option<(MessageKind, Vec<u8>)>,
+    unwritten: Option<(MessageKind, Vec<u8>)>,
 }
 
 /// A publication of which some targets wait for credit: parsed and owned, so that asking again costs nothing more.
 #[derive(Debug)]
-struct Job {
+struct UnfinishedPublish {
     targets: Vec<Box<str>>,
     next: usize,
     payload: Payload,
@@ -92,16 +94,16 @@ fn ticket(exchange: u32, target: usize) -> Ticket {
 }
 
 /// Whether there is memory for a publication or for an answer that may be large.
-fn has_memory(shared: &Shared) -> Result<(), Unwilling> {
+fn has_memory(shared: &Context) -> Result<(), Rejection> {
     match shared.is_short_of_memory {
-        true => Err(Unwilling::Busy(Busy::NoMemory)),
+        true => Err(Rejection::Busy(PublishError::OutOfMemory)),
         false => Ok(()),
     }
 }
 
 impl Backend {
     /// Of a caller of the API.
-    pub fn of(publisher: Publisher) -> Self {
+    pub fn of(publisher: PublisherKey) -> Self {
         Self {
             publisher,
             ..Self::default()
@@ -109,12 +111,12 @@ impl Backend {
     }
 
     /// Whether so much may be published now, which counts.
-    fn admit(&self, target: &Target<'_>, shared: &Shared) -> Result<(), Unwilling> {
+    fn check_rate(&self, target: &PublishTarget<'_>, shared: &Context) -> Result<(), Rejection> {
         has_memory(shared)?;
-        let publishing = &shared.site.publishing;
+        let publishing = &shared.config.publish_rate;
         publishing
             .take(self.publisher, target.count(), shared.now.mono_ms)
-            .map_err(Unwilling::Busy)
+            .map_err(Rejection::Busy)
     }
 
     /// Carries out a command that publishes.
@@ -123,45 +125,45 @@ impl Backend {
     /// [full](Backend::is_full).
     pub fn publish(
         &mut self,
-        command: &Command<'_>,
-        shape: Shape,
+        command: &PublishCommand<'_>,
+        shape: AnswerShape,
         answered: bool,
         session: ConnectionId,
-        shared: &mut Shared,
-    ) -> Result<Progress, Unwilling> {
+        shared: &mut Context,
+    ) -> Result<CommandProgress, Rejection> {
         debug_assert!(self.unfinished.is_none() && !self.is_full());
         let data = command.data.ok_or_else(|| {
             BadCommand::new("\"data\" (or \"message\", or \"binary\") is missing")
         })?;
-        self.admit(&command.target, shared)?;
+        self.check_rate(&command.target, shared)?;
         report_publish(&command.target, shared);
         let mut payload_scratch = std::mem::take(&mut shared.scratch.payload);
         let mut name = std::mem::take(&mut shared.scratch.name);
         let result = data
             .payload(&mut payload_scratch)
             .and_then(|payload| match &command.target {
-                Target::User(user) => {
-                    let channel = personal(&user.0, &mut name)?;
+                PublishTarget::User(user) => {
+                    let channel = personal_channel(&user.0, &mut name)?;
                     Ok(self
                         .publish_one(channel, payload, command, shape, answered, session, shared))
                 }
-                Target::Channel(channel) => {
-                    let channel = known(&channel.0, shared)?;
+                PublishTarget::Channel(channel) => {
+                    let channel = known_channel(&channel.0, shared)?;
                     Ok(self
                         .publish_one(channel, payload, command, shape, answered, session, shared))
                 }
-                Target::Users(users) => {
+                PublishTarget::Users(users) => {
                     let targets = users
                         .iter()
-                        .map(|user| Ok(personal(&user.0, &mut name)?.as_str().into()));
+                        .map(|user| Ok(personal_channel(&user.0, &mut name)?.as_str().into()));
                     let targets = targets.collect::<Result<Vec<Box<str>>, BadCommand>>()?;
                     Ok(self
                         .publish_many(targets, payload, command, shape, answered, session, shared))
                 }
-                Target::Channels(channels) => {
+                PublishTarget::Channels(channels) => {
                     let targets = channels
                         .iter()
-                        .map(|channel| Ok(known(&channel.0, shared)?.as_str().into()));
+                        .map(|channel| Ok(known_channel(&channel.0, shared)?.as_str().into()));
                     let targets = targets.collect::<Result<Vec<Box<str>>, BadCommand>>()?;
                     Ok(self
                         .publish_many(targets, payload, command, shape, answered, session, shared))
@@ -174,19 +176,22 @@ impl Backend {
     }
 
     /// Has something done to a user's connections. Its answer is complete once all workers concerned have done it.
-    pub fn instruct(
+    pub fn send_user_command(
         &mut self,
-        command: Instructing<'_>,
+        command: AddressedCommand<'_>,
         session: ConnectionId,
-        shared: &mut Shared,
-    ) -> Result<Progress, Unwilling> {
-        let Instructing { user, instruction } = command;
-        let is_counted =
-            instruction.means_all() && matches!(instruction.deed, Deed::Disconnect { .. });
+        shared: &mut Context,
+    ) -> Result<CommandProgress, Rejection> {
+        let AddressedCommand {
+            user,
+            command: instruction,
+        } = command;
+        let is_counted = instruction.applies_to_all()
+            && matches!(instruction.action, UserAction::Disconnect { .. });
         let is_end = matches!(
-            instruction.deed,
-            Deed::Disconnect { .. }
-                | Deed::Refresh {
+            instruction.action,
+            UserAction::Disconnect { .. }
+                | UserAction::Refresh {
                     is_expired: true,
                     ..
                 }
@@ -196,68 +201,70 @@ impl Backend {
         let client = instruction.client.as_deref();
         match client {
             _ if !is_end => {}
-            Some(client) => shared.process.end_client(&user.0, client),
+            Some(client) => shared.process.disconnect_client(&user.0, client),
             // Only sessions that are open have an id.
             None if instruction.session.is_some() => {}
-            None => shared.process.end_user(&user.0, &instruction.except),
+            None => shared.process.disconnect_user(&user.0, &instruction.except),
         }
-        if let Deed::Unsubscribe { channel } = &instruction.deed
+        if let UserAction::Unsubscribe { channel } = &instruction.action
             && instruction.session.is_none()
         {
-            shared.process.end_subscription(&user.0, channel, client);
+            shared.process.unsubscribe_user(&user.0, channel, client);
         }
         let from = Some((session, ticket(self.next_number(), 0)));
-        let (hub, ports) = (&mut shared.hub, &mut shared.ports);
-        let outcome = hub.instruct(from, &user.0, instruction, ports);
+        let (hub, ports) = (&mut shared.hub, &mut shared.requests);
+        let outcome = hub.send_user_command(from, &user.0, instruction, ports);
         let outcome =
             outcome.map_err(|error| BadCommand::new(format!("bad user {:?}: {error}", user.0)))?;
         let (connections, open) = match outcome {
-            Outcome::Done(instructed) => (instructed.connections, instructed.open),
-            Outcome::Pending => (0, UNCOUNTED),
+            RequestOutcome::Done(instructed) => {
+                (instructed.connections, instructed.pending_acknowledgements)
+            }
+            RequestOutcome::Pending => (0, UNCOUNTED),
         };
         let content = match is_counted {
-            true => Content::Disconnected(connections),
-            false => Content::Instructed,
+            true => ExchangeState::Disconnected(connections),
+            false => ExchangeState::Commanded,
         };
-        self.owe(None, open, content);
+        self.begin_exchange(None, open, content);
         shared.stats.pushes.add(1);
-        Ok(Progress::Done)
+        Ok(CommandProgress::Done)
     }
 
     /// Keeps a user out, and closes his connections, or lets him in again, or has tokens hold no more.
-    pub fn block(
+    pub fn ban(
         &mut self,
-        block: &Block,
+        block: &Ban,
         session: ConnectionId,
-        shared: &mut Shared,
-    ) -> Result<Progress, Unwilling> {
-        let unwritten = match shared.process.block(block, shared.now.wall_ms / 1000) {
+        shared: &mut Context,
+    ) -> Result<CommandProgress, Rejection> {
+        let unwritten = match shared.process.ban(block, shared.now.wall_ms / 1000) {
             Ok(()) => None,
-            Err(full @ NotBlocked::TooMany) => {
+            Err(full @ BanError::TooMany) => {
                 self.refuse_with(ErrorCode::LimitExceeded, &full.to_string());
-                return Ok(Progress::Done);
+                return Ok(CommandProgress::Done);
             }
-            Err(not_written @ NotBlocked::NotWritten(_)) => {
-                shared.process.trouble(&format!("block: {not_written}"));
-                Some(Content::Refused(
+            Err(not_written @ BanError::NotWritten(_)) => {
+                shared.process.log_error(&format!("block: {not_written}"));
+                Some(ExchangeState::Refused(
                     ErrorCode::Internal,
                     not_written.to_string(),
                 ))
             }
         };
-        let Block::User { user, .. } = block else {
-            let content = unwritten.unwrap_or_else(|| Content::Written("{}".to_owned()));
-            self.owe(None, 0, content);
-            return Ok(Progress::Done);
+        let Ban::User { user, .. } = block else {
+            let content = unwritten.unwrap_or_else(|| ExchangeState::Written("{}".to_owned()));
+            self.begin_exchange(None, 0, content);
+            return Ok(CommandProgress::Done);
         };
         // In force by now: who comes after that is not let in.
         let (code, reason) = CloseCode::Blocked.parts();
         let reason = Arc::from(reason);
-        let closing = Instructing {
-            user: Text(user.as_str().into()),
-            instruction: Instruction::to_all(Deed::Disconnect { code, reason }),
+        let closing = AddressedCommand {
+            user: JsonText(user.as_str().into()),
+            command: UserCommand::to_all(UserAction::Disconnect { code, reason }),
         };
-        let progress = self.instruct(closing, session, shared)?;
+        let progress = self.send_user_command(closing, session, shared)?;
         if let Some((content, last)) = unwritten.zip(self.exchanges.back_mut()) {
             // It is carried out all the same, and the answer comes when that is done.
             last.content = content;
@@ -268,57 +275,57 @@ impl Backend {
     /// Asks whether a user is there.
     pub fn user_status(
         &mut self,
-        user: &Text<'_>,
+        user: &JsonText<'_>,
         session: ConnectionId,
-        shared: &mut Shared,
-    ) -> Result<Progress, Unwilling> {
+        shared: &mut Context,
+    ) -> Result<CommandProgress, Rejection> {
         let mut name = String::new();
-        let channel = personal(&user.0, &mut name)?;
+        let channel = personal_channel(&user.0, &mut name)?;
         let from = (session, ticket(self.next_number(), 0));
-        let (hub, ports) = (&mut shared.hub, &mut shared.ports);
-        let (status, open) = match hub.ask(from, channel, Question::UserStatus, ports) {
-            Outcome::Done(Answer::UserStatus(status)) => (Some(status), 0),
-            Outcome::Done(_) => (None, 0),
-            Outcome::Pending => (None, 1),
+        let (hub, ports) = (&mut shared.hub, &mut shared.requests);
+        let (status, open) = match hub.query(from, channel, ChannelQuery::UserStatus, ports) {
+            RequestOutcome::Done(HubReply::UserStatus(status)) => (Some(status), 0),
+            RequestOutcome::Done(_) => (None, 0),
+            RequestOutcome::Pending => (None, 1),
         };
-        let is_blocked = shared.is_blocked(&user.0);
-        self.owe(None, open, Content::UserStatus(status, is_blocked));
-        Ok(Progress::Done)
+        let is_blocked = shared.is_banned(&user.0);
+        self.begin_exchange(None, open, ExchangeState::UserStatus(status, is_blocked));
+        Ok(CommandProgress::Done)
     }
 
     /// Lists the channels that have subscribers and whose names fit the pattern; all without one.
     pub fn channels(
         &mut self,
-        pattern: Option<&Text<'_>>,
+        pattern: Option<&JsonText<'_>>,
         session: ConnectionId,
-        shared: &mut Shared,
-    ) -> Result<Progress, Unwilling> {
+        shared: &mut Context,
+    ) -> Result<CommandProgress, Rejection> {
         has_memory(shared)?;
         let from = (session, ticket(self.next_number(), 0));
         let pattern = Glob::new(pattern.map_or("*", |pattern| &pattern.0))
             .map_err(|error| BadCommand::new(format!("bad pattern: {error}")))?;
-        let (here, open) = shared.hub.list(from, pattern, &mut shared.ports);
-        self.owe(None, open, Content::Channels(here));
-        Ok(Progress::Done)
+        let (here, open) = shared.hub.list(from, pattern, &mut shared.requests);
+        self.begin_exchange(None, open, ExchangeState::Channels(here));
+        Ok(CommandProgress::Done)
     }
 
     /// Lists the connections that hear a channel, or a user's own.
     pub fn connections(
         &mut self,
-        who: &Listing<'_>,
+        who: &ConnectionsQuery<'_>,
         session: ConnectionId,
-        shared: &mut Shared,
-    ) -> Result<Progress, Unwilling> {
+        shared: &mut Context,
+    ) -> Result<CommandProgress, Rejection> {
         has_memory(shared)?;
         let mut name = std::mem::take(&mut shared.scratch.name);
         let channel = match &who.of {
-            Of::User(user) => personal(&user.0, &mut name),
-            Of::Channel(channel) => named(&channel.0),
+            ConnectionsOf::User(user) => personal_channel(&user.0, &mut name),
+            ConnectionsOf::Channel(channel) => channel_name(&channel.0),
         };
         let channel = channel.map(|channel| Arc::from(channel.as_str()));
         shared.scratch.name = name;
         let ticket = ticket(self.next_number(), 0);
-        shared.ports.censuses.push(Census {
+        shared.requests.list_requests.push(ListConnections {
             channel: channel?,
             name: who.name.as_ref().map(|name| name.0.as_ref().into()),
             caller: Caller {
@@ -328,41 +335,41 @@ impl Backend {
             },
         });
         let workers = u32::from(shared.hub.workers());
-        let content = Content::Connections(Connections::default());
-        self.owe(None, workers, content);
-        Ok(Progress::Done)
+        let content = ExchangeState::Connections(ConnectionList::default());
+        self.begin_exchange(None, workers, content);
+        Ok(CommandProgress::Done)
     }
 
     /// Answers with this result: a JSON object.
-    pub fn tell(&mut self, result: String) -> Progress {
-        self.owe(None, 0, Content::Written(result));
-        Progress::Done
+    pub fn answer_with_text(&mut self, result: String) -> CommandProgress {
+        self.begin_exchange(None, 0, ExchangeState::Written(result));
+        CommandProgress::Done
     }
 
     /// Answers with an error.
     pub fn refuse_with(&mut self, code: ErrorCode, why: &str) {
-        self.owe(None, 0, Content::Refused(code, why.to_owned()));
+        self.begin_exchange(None, 0, ExchangeState::Refused(code, why.to_owned()));
     }
 
     /// Asks something of a channel.
-    pub fn ask(
+    pub fn query_channel(
         &mut self,
-        inquiry: Inquiry<'_>,
+        inquiry: ChannelCommand<'_>,
         session: ConnectionId,
-        shared: &mut Shared,
-    ) -> Result<Progress, Unwilling> {
-        let channel = known(&inquiry.channel.0, shared)?;
-        if let Question::History(_) | Question::Presence = inquiry.question {
+        shared: &mut Context,
+    ) -> Result<CommandProgress, Rejection> {
+        let channel = known_channel(&inquiry.channel.0, shared)?;
+        if let ChannelQuery::History(_) | ChannelQuery::Presence = inquiry.question {
             has_memory(shared)?;
         }
         let from = (session, ticket(self.next_number(), 0));
-        let (hub, ports) = (&mut shared.hub, &mut shared.ports);
-        let (answer, open) = match hub.ask(from, channel, inquiry.question, ports) {
-            Outcome::Done(answer) => (Some(answer), 0),
-            Outcome::Pending => (None, 1),
+        let (hub, ports) = (&mut shared.hub, &mut shared.requests);
+        let (answer, open) = match hub.query(from, channel, inquiry.question, ports) {
+            RequestOutcome::Done(answer) => (Some(answer), 0),
+            RequestOutcome::Pending => (None, 1),
         };
-        self.owe(None, open, Content::Asked(answer));
-        Ok(Progress::Done)
+        self.begin_exchange(None, open, ExchangeState::Queried(answer));
+        Ok(CommandProgress::Done)
     }
 
     /// Puts an error in the place of an answer, so that answers keep their order. `place`: where the command stands, if
@@ -370,38 +377,40 @@ impl Backend {
     pub fn refuse(
         &mut self,
         id: Option<&str>,
-        why: Unwilling,
+        why: Rejection,
         place: &str,
         session: ConnectionId,
-        shared: &mut Shared,
+        shared: &mut Context,
     ) {
         let (code, error) = match why {
-            Unwilling::Bad(BadCommand { why, code, .. }) => {
+            Rejection::Bad(BadCommand {
+                reason: why, code, ..
+            }) => {
                 shared.stats.pushes_refused.add(1);
                 (code, format!("{place}{why}"))
             }
-            Unwilling::Busy(busy) => {
-                shared.stats.push_turned_away(busy);
+            Rejection::Busy(busy) => {
+                shared.stats.reject_push_connection(busy);
                 (busy.code(), format!("{place}{busy}"))
             }
         };
-        shared.note(
+        shared.log(
             session,
             NoteLevel::Info,
             format!("command refused: {error}"),
         );
-        self.owe(id, 0, Content::Refused(code, error));
+        self.begin_exchange(id, 0, ExchangeState::Refused(code, error));
     }
 
     /// The answer that was owed last has this id.
-    pub(crate) fn name_last(&mut self, id: &str) {
+    pub(crate) fn set_last_id(&mut self, id: &str) {
         if let Some(last) = self.exchanges.back_mut() {
             last.id = Some(id.into());
         }
     }
 
     /// Goes on with what waited for credit; `true` when nothing of it is left.
-    pub fn resume(&mut self, session: ConnectionId, shared: &mut Shared) -> bool {
+    pub fn resume(&mut self, session: ConnectionId, shared: &mut Context) -> bool {
         let Some(mut job) = self.unfinished.take() else {
             return true;
         };
@@ -426,17 +435,17 @@ impl Backend {
     }
 
     /// Keeps a frame that may not be looked at yet; its source is blocked meanwhile, so there is one at most.
-    pub fn keep(&mut self, kind: MessageKind, frame: Vec<u8>) {
-        self.kept = Some((kind, frame));
+    pub fn store_unwritten(&mut self, kind: MessageKind, frame: Vec<u8>) {
+        self.unwritten = Some((kind, frame));
     }
 
     /// Gives back what was kept.
-    pub fn take_kept(&mut self) -> Option<(MessageKind, Vec<u8>)> {
-        self.kept.take()
+    pub fn take_unwritten(&mut self) -> Option<(MessageKind, Vec<u8>)> {
+        self.unwritten.take()
     }
 
     /// A home answered.
-    pub fn answered(&mut self, Ticket(ticket): Ticket, answer: Answer) {
+    pub fn answered(&mut self, Ticket(ticket): Ticket, answer: HubReply) {
         let (number, target) = (
             ticket >> TARGET_BITS,
             (ticket & ((1 << TARGET_BITS) - 1)) as usize,
@@ -445,21 +454,26 @@ impl Backend {
             return;
         };
         match (&mut exchange.content, answer) {
-            (Content::Published(_, _, targets), Answer::Published(published)) => {
+            (ExchangeState::Published(_, _, targets), HubReply::Published(published)) => {
                 if let Some(place) = targets.get_mut(target) {
                     *place = Some(published);
                 }
             }
-            (Content::Published(_, _, targets), Answer::Failed) => {
+            (ExchangeState::Published(_, _, targets), HubReply::Failed) => {
                 if let Some(place) = targets.get_mut(target) {
                     *place = None;
                 }
             }
             (
-                Content::Disconnected(_) | Content::Instructed | Content::Refused(..),
-                Answer::Instructed(Instructed { connections, open }),
+                ExchangeState::Disconnected(_)
+                | ExchangeState::Commanded
+                | ExchangeState::Refused(..),
+                HubReply::CommandDispatched(CommandDispatch {
+                    connections,
+                    pending_acknowledgements: open,
+                }),
             ) => {
-                if let Content::Disconnected(all) = &mut exchange.content {
+                if let ExchangeState::Disconnected(all) = &mut exchange.content {
                     *all = connections;
                 }
                 // Some may have settled before this answer came.
@@ -467,13 +481,17 @@ impl Backend {
                 return;
             }
             (
-                Content::Disconnected(_) | Content::Instructed | Content::Refused(..),
-                Answer::Settled,
+                ExchangeState::Disconnected(_)
+                | ExchangeState::Commanded
+                | ExchangeState::Refused(..),
+                HubReply::CommandAcknowledged,
             ) => {}
-            (Content::Channels(all), Answer::Channels(more)) => all.add(more),
-            (Content::Connections(all), Answer::Connections(more)) => all.add(more),
-            (Content::UserStatus(status, _), Answer::UserStatus(found)) => *status = Some(found),
-            (Content::Asked(asked), answer) => *asked = Some(answer),
+            (ExchangeState::Channels(all), HubReply::Channels(more)) => all.add(more),
+            (ExchangeState::Connections(all), HubReply::Connections(more)) => all.add(more),
+            (ExchangeState::UserStatus(status, _), HubReply::UserStatus(found)) => {
+                *status = Some(found)
+            }
+            (ExchangeState::Queried(asked), answer) => *asked = Some(answer),
             _ => return,
         }
         exchange.open = exchange.open.saturating_sub(1);
@@ -509,8 +527,8 @@ impl Backend {
         Some(std::mem::take(&mut self.exchanges))
     }
 
-    /// An answer that is to be written in its turn, once `open` homes have answered.
-    fn owe(&mut self, id: Option<&str>, open: u32, content: Content) {
+    /// An answer that is to be written in its turn, once `pending_acknowledgements` homes have answered.
+    fn begin_exchange(&mut self, id: Option<&str>, open: u32, content: ExchangeState) {
         self.exchanges.push_back(Exchange {
             id: id.map(Into::into),
             open,
@@ -535,17 +553,17 @@ impl Backend {
         &mut self,
         channel: ChannelName<'_>,
         payload: PayloadRef<'_>,
-        command: &Command<'_>,
-        shape: Shape,
+        command: &PublishCommand<'_>,
+        shape: AnswerShape,
         answered: bool,
         session: ConnectionId,
-        shared: &mut Shared,
-    ) -> Progress {
-        let terms = command.terms.as_ref();
+        shared: &mut Context,
+    ) -> CommandProgress {
+        let terms = command.options.as_ref();
         let from = answered.then(|| (session, ticket(self.next_number(), 0)));
         let Ok(outcome) = shared
             .hub
-            .publish(from, channel, payload, terms, &mut shared.ports)
+            .publish(from, channel, payload, terms, &mut shared.requests)
         else {
             shared.stats.credits_refused.add(1);
             let target = vec![channel.as_str().into()];
@@ -553,15 +571,15 @@ impl Backend {
         };
         shared.stats.pushes.add(1);
         let (published, open) = match outcome {
-            Outcome::Done(published) => (published, 0),
-            Outcome::Pending => (Published::default(), 1),
+            RequestOutcome::Done(published) => (published, 0),
+            RequestOutcome::Pending => (PublishOutcome::default(), 1),
         };
         if answered {
             let content =
-                Content::Published(shape, command.target.absence(), vec![Some(published)]);
-            self.owe(command.id, open, content);
+                ExchangeState::Published(shape, command.target.absence(), vec![Some(published)]);
+            self.begin_exchange(command.id, open, content);
         }
-        Progress::Done
+        CommandProgress::Done
     }
 
     #[expect(clippy::too_many_arguments, reason = "as publish_one")]
@@ -569,17 +587,17 @@ impl Backend {
         &mut self,
         targets: Vec<Box<str>>,
         payload: PayloadRef<'_>,
-        command: &Command<'_>,
-        shape: Shape,
+        command: &PublishCommand<'_>,
+        shape: AnswerShape,
         answered: bool,
         session: ConnectionId,
-        shared: &mut Shared,
-    ) -> Progress {
+        shared: &mut Context,
+    ) -> CommandProgress {
         self.begin(targets, payload, command, shape, answered, shared);
         if self.resume(session, shared) {
-            Progress::Done
+            CommandProgress::Done
         } else {
-            Progress::Unfinished
+            CommandProgress::Unfinished
         }
     }
 
@@ -588,30 +606,35 @@ impl Backend {
         &mut self,
         targets: Vec<Box<str>>,
         payload: PayloadRef<'_>,
-        command: &Command<'_>,
-        shape: Shape,
+        command: &PublishCommand<'_>,
+        shape: AnswerShape,
         answered: bool,
-        shared: &mut Shared,
-    ) -> Progress {
+        shared: &mut Context,
+    ) -> CommandProgress {
         let exchange = answered.then(|| self.next_number());
         if answered {
-            let published = vec![Some(Published::default()); targets.len()];
-            let content = Content::Published(shape, command.target.absence(), published);
-            self.owe(command.id, 1, content);
+            let published = vec![Some(PublishOutcome::default()); targets.len()];
+            let content = ExchangeState::Published(shape, command.target.absence(), published);
+            self.begin_exchange(command.id, 1, content);
         }
         shared.stats.pushes.add(1);
-        self.unfinished = Some(Job {
+        self.unfinished = Some(UnfinishedPublish {
             targets,
             next: 0,
             payload: payload.to_payload(),
-            terms: command.terms.clone(),
+            terms: command.options.clone(),
             exchange,
         });
-        Progress::Unfinished
+        CommandProgress::Unfinished
     }
 
     /// Publishes to further targets; `true` when all are done.
-    fn advance(&mut self, job: &mut Job, session: ConnectionId, shared: &mut Shared) -> bool {
+    fn advance(
+        &mut self,
+        job: &mut UnfinishedPublish,
+        session: ConnectionId,
+        shared: &mut Context,
+    ) -> bool {
         while let Some(target) = job.targets.get(job.next) {
             let from = job
                 .exchange
@@ -619,7 +642,7 @@ impl Backend {
             let Ok(channel) = ChannelName::new(target) else {
                 unreachable!("checked when the job was made")
             };
-            let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+            let (hub, ports) = (&mut shared.hub, &mut shared.requests);
             match hub.publish(
                 from,
                 channel,
@@ -634,7 +657,10 @@ impl Backend {
                 Ok(outcome) => {
                     if let Some(exchange) = job.exchange.and_then(|number| self.exchange(number)) {
                         match (outcome, &mut exchange.content) {
-                            (Outcome::Done(published), Content::Published(_, _, targets)) => {
+                            (
+                                RequestOutcome::Done(published),
+                                ExchangeState::Published(_, _, targets),
+                            ) => {
                                 targets[job.next] = Some(published);
                             }
                             _ => exchange.open += 1,
@@ -655,26 +681,26 @@ mod tests {
     #[test]
     fn exchanges_are_complete_in_any_order_and_stay_so() {
         let mut backend = Backend::default();
-        let asked = |open| (open, Content::Asked(None));
+        let asked = |open| (open, ExchangeState::Queried(None));
         for (open, content) in [asked(0), asked(1), asked(0), asked(1)] {
-            backend.owe(None, open, content);
+            backend.begin_exchange(None, open, content);
         }
         assert!(!backend.is_answered());
-        backend.answered(ticket(3, 0), Answer::Settled);
+        backend.answered(ticket(3, 0), HubReply::CommandAcknowledged);
         assert!(!backend.is_answered());
         assert!(backend.write_answer(&mut Vec::new(), "result"));
         assert!(!backend.write_answer(&mut Vec::new(), "result"), "it waits");
         assert!(!backend.is_answered());
-        backend.answered(ticket(1, 0), Answer::Settled);
+        backend.answered(ticket(1, 0), HubReply::CommandAcknowledged);
         assert!(backend.is_answered());
-        backend.owe(None, 1, Content::Instructed);
+        backend.begin_exchange(None, 1, ExchangeState::Commanded);
         assert!(!backend.is_answered() && backend.take_answers().is_none());
-        backend.answered(ticket(4, 0), Answer::Settled);
+        backend.answered(ticket(4, 0), HubReply::CommandAcknowledged);
         assert_eq!(backend.take_answers().map(|taken| taken.len()), Some(4));
         assert!(backend.is_answered(), "nothing is asked");
-        backend.owe(None, 1, Content::Instructed);
+        backend.begin_exchange(None, 1, ExchangeState::Commanded);
         assert!(!backend.is_answered());
-        backend.answered(ticket(5, 0), Answer::Settled);
+        backend.answered(ticket(5, 0), HubReply::CommandAcknowledged);
         assert!(backend.is_answered());
     }
 }

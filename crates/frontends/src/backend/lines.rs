@@ -8,13 +8,13 @@
 //! sends, but neither the first bytes nor where a line that is too long ends.
 
 use serde::de::IgnoredAny;
-use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_hub::{ConnectionId, HubReply, Ticket};
 
 use crate::backend::command::{self, BadCommand};
-use crate::backend::{Backend, Progress, Shape, Unwilling};
-use crate::context::shared::Shared;
-use crate::context::step::{Block, Never, Step, Then};
-use crate::context::work;
+use crate::backend::{AnswerShape, Backend, CommandProgress, Rejection};
+use crate::context::step::{NextStep, NoNextStage, StageStep, WaitReason};
+use crate::context::work_budget;
+use crate::context::worker_context::Context;
 use crate::outbox::ANSWERS_BYTES_HIGH;
 
 /// Said of a first line.
@@ -23,7 +23,7 @@ const NOT_OBJECT: &str =
 
 /// The stage's state.
 #[derive(Default)]
-pub(crate) struct Lines {
+pub(crate) struct LineStage {
     backend: Backend,
     /// Lines taken so far; the first is line 1.
     count: u64,
@@ -46,13 +46,13 @@ enum Phase {
     Over,
 }
 
-impl Lines {
+impl LineStage {
     pub(crate) fn step(
         &mut self,
         id: ConnectionId,
         input: &mut [u8],
-        shared: &mut Shared,
-    ) -> Step<Never> {
+        shared: &mut Context,
+    ) -> StageStep<NoNextStage> {
         self.served_ms = shared.now.mono_ms;
         let mut taken = 0;
         let mut then = loop {
@@ -60,23 +60,23 @@ impl Lines {
             if self.phase == Phase::Unknown && !may_begin_object(rest) {
                 self.count += 1;
                 self.end(NOT_OBJECT, id, shared);
-                break Then::End;
+                break NextStep::End;
             }
             let searched = self.searched.min(rest.len());
             let Some(end) = memchr::memchr(b'\n', &rest[searched..]) else {
                 self.searched = rest.len();
-                let max = shared.site.limits.line_bytes_max;
+                let max = shared.config.limits.line_bytes_max;
                 if rest.strip_suffix(b"\r").unwrap_or(rest).len() <= max {
-                    break Then::NeedInput;
+                    break NextStep::NeedInput;
                 }
                 self.count += 1;
                 self.too_long(max, id, shared);
-                break Then::End;
+                break NextStep::End;
             };
             let length = searched + end;
             if self.backend.is_full() {
                 self.searched = length;
-                break Then::Wait(Block::Answer);
+                break NextStep::Wait(WaitReason::Answer);
             }
             self.searched = 0;
             let progress = self.line(id, &rest[..length], shared);
@@ -84,27 +84,30 @@ impl Lines {
             // Not only at the end: what is written counts as queued, and makes room for further questions.
             self.write_answers(id, shared);
             if self.phase == Phase::Over {
-                break Then::End;
+                break NextStep::End;
             }
-            if progress == Progress::Unfinished {
-                break Then::Wait(Block::Credit);
+            if progress == CommandProgress::Unfinished {
+                break NextStep::Wait(WaitReason::Credit);
             }
-            if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
-                break Then::Wait(Block::Output);
+            if shared.requests.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
+                break NextStep::Wait(WaitReason::Output);
             }
             if taken == input.len() {
-                break Then::NeedInput;
+                break NextStep::NeedInput;
             }
-            shared.work.charge(work::INPUT + length as u64);
+            shared.work.charge(work_budget::INPUT + length as u64);
             if shared.work.is_spent() {
-                break Then::Wait(Block::Turn);
+                break NextStep::Wait(WaitReason::Turn);
             }
         };
         self.write_answers(id, shared);
         if self.phase == Phase::Over {
             (taken, then) = (input.len(), self.ending());
         }
-        Step { taken, then }
+        StageStep {
+            consumed: taken,
+            then,
+        }
     }
 
     /// Returns when lines were last worked on, in monotonic milliseconds.
@@ -113,34 +116,34 @@ impl Lines {
     }
 
     /// Refuses the line that was taken last, and all that comes after it.
-    fn end(&mut self, why: &str, id: ConnectionId, shared: &mut Shared) {
+    fn end(&mut self, why: &str, id: ConnectionId, shared: &mut Context) {
         self.refuse(None, BadCommand::new(why).into(), id, shared);
         self.phase = Phase::Over;
     }
 
-    fn too_long(&mut self, max: usize, id: ConnectionId, shared: &mut Shared) {
+    fn too_long(&mut self, max: usize, id: ConnectionId, shared: &mut Context) {
         let why = format!("longer than {max} bytes: the connection ends");
         self.end(&why, id, shared);
     }
 
     /// What was asked before the fault is answered before the end.
-    fn ending(&self) -> Then<Never> {
+    fn ending(&self) -> NextStep<NoNextStage> {
         match self.backend.is_settled() {
-            true => Then::End,
-            false => Then::Wait(Block::Answer),
+            true => NextStep::End,
+            false => NextStep::Wait(WaitReason::Answer),
         }
     }
 
-    fn line(&mut self, id: ConnectionId, line: &[u8], shared: &mut Shared) -> Progress {
+    fn line(&mut self, id: ConnectionId, line: &[u8], shared: &mut Context) -> CommandProgress {
         self.count += 1;
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
-            return Progress::Done;
+            return CommandProgress::Done;
         }
-        let max = shared.site.limits.line_bytes_max;
+        let max = shared.config.limits.line_bytes_max;
         if line.len() > max {
             self.too_long(max, id, shared);
-            return Progress::Done;
+            return CommandProgress::Done;
         }
         let mut scratch = std::mem::take(&mut shared.scratch.payload);
         let parsed = command::parse(line, &mut scratch);
@@ -148,7 +151,7 @@ impl Lines {
         if self.phase == Phase::Unknown {
             if parsed.is_err() && !is_object(line) {
                 self.end(NOT_OBJECT, id, shared);
-                return Progress::Done;
+                return CommandProgress::Done;
             }
             self.phase = Phase::Open;
         }
@@ -159,13 +162,13 @@ impl Lines {
                 (
                     command.id,
                     self.backend
-                        .publish(&command, Shape::Sum, answered, id, shared),
+                        .publish(&command, AnswerShape::Sum, answered, id, shared),
                 )
             }
         };
         result.unwrap_or_else(|why| {
             self.refuse(command_id, why, id, shared);
-            Progress::Done
+            CommandProgress::Done
         })
     }
 
@@ -173,9 +176,9 @@ impl Lines {
     fn refuse(
         &mut self,
         command_id: Option<&str>,
-        why: Unwilling,
+        why: Rejection,
         id: ConnectionId,
-        shared: &mut Shared,
+        shared: &mut Context,
     ) {
         let place = format!("line {}: ", self.count);
         self.backend.refuse(command_id, why, &place, id, shared);
@@ -186,14 +189,18 @@ impl Lines {
         self.backend.is_settled()
     }
 
-    pub(crate) fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> Then<Never> {
+    pub(crate) fn resume(
+        &mut self,
+        id: ConnectionId,
+        shared: &mut Context,
+    ) -> NextStep<NoNextStage> {
         if !self.backend.resume(id, shared) {
-            return Then::Wait(Block::Credit);
+            return NextStep::Wait(WaitReason::Credit);
         }
         self.write_answers(id, shared);
         match self.phase {
             Phase::Over => self.ending(),
-            Phase::Unknown | Phase::Open => Then::GoOn,
+            Phase::Unknown | Phase::Open => NextStep::Continue,
         }
     }
 
@@ -202,19 +209,19 @@ impl Lines {
         &mut self,
         id: ConnectionId,
         ticket: Ticket,
-        answer: Answer,
-        shared: &mut Shared,
+        answer: HubReply,
+        shared: &mut Context,
     ) -> bool {
         self.backend.answered(ticket, answer);
         self.write_answers(id, shared)
     }
 
-    fn write_answers(&mut self, id: ConnectionId, shared: &mut Shared) -> bool {
+    fn write_answers(&mut self, id: ConnectionId, shared: &mut Context) -> bool {
         let mut wrote = false;
         if self.backend.is_settled() {
             return wrote;
         }
-        let out = shared.ports.outboxes.buffer(id);
+        let out = shared.requests.outboxes.buffer(id);
         while self.backend.write_answer(out, "result") {
             out.push(b'\n');
             wrote = true;

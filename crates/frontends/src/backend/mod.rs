@@ -9,6 +9,6 @@ mod socket;
 
 pub(crate) use crate::http::api_error::status_of;
 pub use crate::http::api_error::write_error;
-pub use api::{Direct, DirectCall};
+pub use api::{DirectCall, DirectCallStatus};
 pub(crate) use execution::Exchange;
-pub use execution::{Backend, EXCHANGES_MAX, Progress, Shape, Unwilling};
+pub use execution::{AnswerShape, Backend, CommandProgress, EXCHANGES_MAX, Rejection};

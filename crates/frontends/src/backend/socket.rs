@@ -1,47 +1,55 @@
 //! The API's WebSocket: each message is a command, answered always and in order.
 
-use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_proto::websocket::MessageKind;
 use veche_types::codes::CloseCode;
 
 use crate::backend::command;
-use crate::backend::{Backend, Progress, Shape};
-use crate::context::census::About;
-use crate::context::pace::Paced;
-use crate::context::session::{Context, Flow, Session};
-use crate::context::shared::Shared;
-use crate::context::stats::Handshake;
-use crate::context::step::Block;
+use crate::backend::{AnswerShape, Backend, CommandProgress};
+use crate::context::rate_limiter::RateDecision;
+use crate::context::session::{Flow, Session, SessionContext};
+use crate::context::session_info::SessionInfo;
+use crate::context::stats::HandshakeOutcome;
+use crate::context::step::WaitReason;
+use crate::context::worker_context::Context;
 use crate::http::api_error::unauthorized;
-use crate::http::protocol::{Begun, Opening, Wanted};
-use crate::http::upgrade::Refused;
+use crate::http::protocol::{HandshakeRequest, NewSession, OpenSession};
+use crate::http::upgrade::RefusedUpgrade;
 
-impl Opening for Box<Backend> {
-    fn begin(wanted: &Wanted<'_, '_, '_>, shared: &Shared) -> Result<Begun<Self>, Refused> {
-        match shared.site.publisher(wanted.head) {
-            Some(publisher) => Ok(Begun::of(Self::new(Backend::of(publisher)))),
-            None => Err(Refused {
+impl OpenSession for Box<Backend> {
+    fn begin(
+        wanted: &HandshakeRequest<'_, '_, '_>,
+        shared: &Context,
+    ) -> Result<NewSession<Self>, RefusedUpgrade> {
+        match shared.config.publisher(wanted.head) {
+            Some(publisher) => Ok(NewSession::of(Self::new(Backend::of(publisher)))),
+            None => Err(RefusedUpgrade {
                 refusal: unauthorized(),
-                outcome: Handshake::Unauthorized,
+                outcome: HandshakeOutcome::Unauthorized,
             }),
         }
     }
 }
 
 impl Session for Box<Backend> {
-    fn about(&self) -> About<'_> {
-        About::of("api")
+    fn info(&self) -> SessionInfo<'_> {
+        SessionInfo::of("api")
     }
 
     fn counts_commands(&self) -> bool {
         true
     }
 
-    fn message(&mut self, kind: MessageKind, data: &[u8], cx: &mut Context<'_>) -> Flow {
+    fn handle_message(
+        &mut self,
+        kind: MessageKind,
+        data: &[u8],
+        cx: &mut SessionContext<'_>,
+    ) -> Flow {
         if Backend::is_full(self) {
             // A frame can't be untaken once decoded: it is kept here.
-            self.keep(kind, data.to_vec());
-            return Flow::Wait(Block::Answer);
+            self.store_unwritten(kind, data.to_vec());
+            return Flow::Wait(WaitReason::Answer);
         }
         let shared = &mut *cx.shared;
         let mut scratch = std::mem::take(&mut shared.scratch.payload);
@@ -53,15 +61,15 @@ impl Session for Box<Backend> {
         };
         shared.scratch.payload = scratch;
         let count = result.as_ref().map_or(1, |command| command.target.count());
-        let pace = cx.pace.as_mut();
+        let pace = cx.rate_limiter.as_mut();
         match pace.map(|pace| pace.publications(count, shared.now.mono_ms)) {
-            Some(Paced::Drop) => {
+            Some(RateDecision::Drop) => {
                 shared.stats.messages_dropped.add(1);
-                return Flow::GoOn;
+                return Flow::Continue;
             }
-            Some(Paced::Close) => {
+            Some(RateDecision::Close) => {
                 if cx.is_open {
-                    shared.count_outpaced(cx.id);
+                    shared.count_rate_limited(cx.id);
                 }
                 return Flow::close(CloseCode::TooFast.parts());
             }
@@ -70,36 +78,41 @@ impl Session for Box<Backend> {
         let progress = match result {
             Err(error) => {
                 self.refuse(None, error.into(), "", cx.id, shared);
-                Progress::Done
+                CommandProgress::Done
             }
             Ok(command) => self
-                .publish(&command, Shape::Sum, true, cx.id, shared)
+                .publish(&command, AnswerShape::Sum, true, cx.id, shared)
                 .unwrap_or_else(|why| {
                     self.refuse(command.id, why, "", cx.id, shared);
-                    Progress::Done
+                    CommandProgress::Done
                 }),
         };
         write_answers(self, cx.id, shared);
         match progress {
-            Progress::Done => Flow::GoOn,
-            Progress::Unfinished => Flow::Wait(Block::Credit),
+            CommandProgress::Done => Flow::Continue,
+            CommandProgress::Unfinished => Flow::Wait(WaitReason::Credit),
         }
     }
 
-    fn resume(&mut self, cx: &mut Context<'_>) -> Flow {
+    fn resume(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         if !Backend::resume(self, cx.id, cx.shared) {
-            return Flow::Wait(Block::Credit);
+            return Flow::Wait(WaitReason::Credit);
         }
         write_answers(self, cx.id, cx.shared);
-        match self.take_kept() {
-            Some((kind, data)) => self.message(kind, &data, cx),
-            None => Flow::GoOn,
+        match self.take_unwritten() {
+            Some((kind, data)) => self.handle_message(kind, &data, cx),
+            None => Flow::Continue,
         }
     }
 
-    fn answered(&mut self, ticket: Ticket, answer: Answer, cx: &mut Context<'_>) -> Option<Flow> {
+    fn handle_answer(
+        &mut self,
+        ticket: Ticket,
+        answer: HubReply,
+        cx: &mut SessionContext<'_>,
+    ) -> Option<Flow> {
         Backend::answered(self, ticket, answer);
-        write_answers(self, cx.id, cx.shared).then_some(Flow::GoOn)
+        write_answers(self, cx.id, cx.shared).then_some(Flow::Continue)
     }
 
     fn is_back_end(&self) -> bool {
@@ -108,11 +121,14 @@ impl Session for Box<Backend> {
 }
 
 /// Writes the answers that are complete; whether there were any.
-fn write_answers(backend: &mut Backend, id: ConnectionId, shared: &mut Shared) -> bool {
+fn write_answers(backend: &mut Backend, id: ConnectionId, shared: &mut Context) -> bool {
     let mut wrote = false;
     let mut reply = std::mem::take(&mut shared.scratch.reply);
     while backend.write_answer(&mut reply, "result") {
-        shared.ports.outboxes.message(id, MessageKind::Text, &reply);
+        shared
+            .requests
+            .outboxes
+            .message(id, MessageKind::Text, &reply);
         reply.clear();
         wrote = true;
     }

@@ -3,12 +3,12 @@
 use veche_hub::ConnectionId;
 
 use super::{Connection, Stage};
-use crate::context::shared::Shared;
-use crate::context::step::Block;
+use crate::context::step::WaitReason;
+use crate::context::worker_context::Context;
 
 impl Connection {
     /// Ends a response that is complete, and sets when the next look is due.
-    pub(super) fn settle_deadline(&mut self, id: ConnectionId, shared: &mut Shared) {
+    pub(super) fn settle_deadline(&mut self, id: ConnectionId, shared: &mut Context) {
         if let Stage::Socket(socket) = &self.stage
             && socket.is_closing()
             && socket.is_response()
@@ -18,14 +18,16 @@ impl Connection {
         }
         self.deadline_ms = match &self.stage {
             // While input waits nothing can be heard of the peer; whether it reads is `write_timeout`'s matter.
-            Stage::Http(_) if self.blocked == Some(Block::Output) => u64::MAX,
-            Stage::Socket(socket) if self.blocked == Some(Block::Pace) && !socket.is_closing() => {
-                socket.paced_deadline_ms(shared)
+            Stage::Http(_) if self.blocked == Some(WaitReason::Output) => u64::MAX,
+            Stage::Socket(socket)
+                if self.blocked == Some(WaitReason::RateLimit) && !socket.is_closing() =>
+            {
+                socket.throttled_deadline_ms(shared)
             }
             Stage::Socket(socket)
-                if self.blocked == Some(Block::Verdict) && !socket.is_closing() =>
+                if self.blocked == Some(WaitReason::HookDecision) && !socket.is_closing() =>
             {
-                socket.judged_deadline_ms(shared)
+                socket.hook_deadline_ms(shared)
             }
             Stage::Socket(socket) if self.blocked.is_some() && !socket.is_closing() => {
                 socket.blocked_deadline_ms(shared)

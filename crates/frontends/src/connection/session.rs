@@ -2,26 +2,26 @@
 
 use veche_hub::ConnectionId;
 
-use super::{Connection, Stage, stays};
-use crate::context::hooks::{QuestionId, Verdict};
-use crate::context::relay::Relay;
-use crate::context::shared::Shared;
-use crate::context::step::{Block, Then};
-use crate::websocket::NotRenewed;
+use super::{Connection, Stage, no_next_stage};
+use crate::context::hooks::{HookDecision, HookRequestId};
+use crate::context::relay::EmulationRequest;
+use crate::context::step::{NextStep, WaitReason};
+use crate::context::worker_context::Context;
+use crate::websocket::RenewError;
 
 impl Connection {
     /// Another token for a session that one has opened; how long it holds, in milliseconds.
     ///
     /// # Errors
     /// It is no good, and the one before stays.
-    pub fn renew(
+    pub fn renew_token(
         &mut self,
         id: ConnectionId,
         token: &str,
-        shared: &mut Shared,
-    ) -> Result<Option<u64>, NotRenewed> {
+        shared: &mut Context,
+    ) -> Result<Option<u64>, RenewError> {
         let Stage::Socket(socket) = &mut self.stage else {
-            return Err(NotRenewed::Closed);
+            return Err(RenewError::Closed);
         };
         let renewed = socket.renew(token, shared);
         self.settle_deadline(id, shared);
@@ -29,40 +29,45 @@ impl Connection {
     }
 
     /// Commands have come another way.
-    pub fn relayed(&mut self, id: ConnectionId, relay: &Relay, shared: &mut Shared) {
-        let Stage::Socket(socket) = &mut self.stage else {
-            return;
-        };
-        if let Then::Wait(block) = socket.relayed(id, relay, shared).map(stays)
-            && self.blocked.is_none()
-        {
-            self.block(id, block, shared);
-        }
-        self.settle(id, shared);
-    }
-
-    /// What has been decided on one of its commands.
-    pub fn judged(
+    pub fn handle_relay(
         &mut self,
         id: ConnectionId,
-        question: QuestionId,
-        verdict: Verdict,
-        shared: &mut Shared,
+        relay: &EmulationRequest,
+        shared: &mut Context,
     ) {
         let Stage::Socket(socket) = &mut self.stage else {
             return;
         };
-        let goes_on = socket.judged(id, question, verdict, shared);
-        if goes_on && self.blocked == Some(Block::Verdict) {
-            let then = socket.resume(id, shared).map(stays);
-            return self.go_on(id, then, shared);
+        if let NextStep::Wait(block) = socket.handle_relay(id, relay, shared).map(no_next_stage)
+            && self.blocked.is_none()
+        {
+            self.block(id, block, shared);
+        }
+        self.unblock_if_closed(id, shared);
+    }
+
+    /// What has been decided on one of its commands.
+    pub fn handle_hook_decision(
+        &mut self,
+        id: ConnectionId,
+        question: HookRequestId,
+        verdict: HookDecision,
+        shared: &mut Context,
+    ) {
+        let Stage::Socket(socket) = &mut self.stage else {
+            return;
+        };
+        let goes_on = socket.handle_hook_decision(id, question, verdict, shared);
+        if goes_on && self.blocked == Some(WaitReason::HookDecision) {
+            let then = socket.resume(id, shared).map(no_next_stage);
+            return self.apply_step(id, then, shared);
         }
         self.finish_if_due(id, shared);
-        self.settle(id, shared);
+        self.unblock_if_closed(id, shared);
     }
 
     /// The handler of an application that waited has ended.
-    pub fn app_ready(&mut self, id: ConnectionId, shared: &mut Shared) {
+    pub fn handle_app_ready(&mut self, id: ConnectionId, shared: &mut Context) {
         let Stage::Socket(socket) = &mut self.stage else {
             return;
         };
@@ -71,21 +76,21 @@ impl Connection {
             return;
         }
         match self.blocked {
-            None | Some(Block::App) => {
-                let then = socket.resume(id, shared).map(stays);
-                self.go_on(id, then, shared);
+            None | Some(WaitReason::App) => {
+                let then = socket.resume(id, shared).map(no_next_stage);
+                self.apply_step(id, then, shared);
             }
-            Some(Block::Pace) => {
+            Some(WaitReason::RateLimit) => {
                 // What came in time is handled; what is behind it still waits.
                 let _ = socket.resume(id, shared);
-                self.settle(id, shared);
+                self.unblock_if_closed(id, shared);
             }
             _ => {}
         }
     }
 
     /// An outbox that was full has room again.
-    pub fn drained(&mut self, id: ConnectionId, shared: &mut Shared) {
+    pub fn handle_drained(&mut self, id: ConnectionId, shared: &mut Context) {
         if let Stage::Socket(socket) = &mut self.stage {
             socket.drained(id, shared);
         }

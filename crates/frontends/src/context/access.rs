@@ -12,18 +12,18 @@ use veche_proto::http::Head;
 
 use crate::context::origin::split_port;
 
-pub use forwarded::{ClientAddress, Unreadable};
+pub use forwarded::{BadForwardedHeader, ClientAddress};
 
 /// Networks that are let in and networks that are kept out. Empty lets everybody in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Networks {
+pub struct NetworkRules {
     /// Nobody else gets in, where there is any.
     pub allow: Vec<IpNet>,
     /// Those who don't get in, though they may be allowed.
     pub deny: Vec<IpNet>,
 }
 
-impl Networks {
+impl NetworkRules {
     /// Whether this address gets in. An IPv4 address that came over IPv6 (`::ffff:a.b.c.d`) is the IPv4 address.
     pub fn admit(&self, address: IpAddr) -> bool {
         !contains(&self.deny, address) && (self.allow.is_empty() || contains(&self.allow, address))
@@ -37,9 +37,9 @@ fn contains(networks: &[IpNet], address: IpAddr) -> bool {
 
 /// What one listener asks of those who come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Access {
+pub struct ListenerAccess {
     /// By the address of the client, or of the proxy in front of it.
-    pub networks: Networks,
+    pub networks: NetworkRules,
     /// Networks of proxies; what they say of the client is believed.
     pub trusted_proxies: Vec<IpNet>,
     /// How they say it.
@@ -50,14 +50,14 @@ pub struct Access {
     pub hosts: Hosts,
 }
 
-impl Access {
+impl ListenerAccess {
     /// Whether what this peer says of its clients is believed.
     pub fn trusts(&self, peer: IpAddr) -> bool {
         contains(&self.trusted_proxies, peer)
     }
 
     /// Whether a peer is one that says for whom it connects before all else, or none has to.
-    pub fn may_introduce(&self, peer: IpAddr) -> bool {
+    pub fn may_send_proxy_header(&self, peer: IpAddr) -> bool {
         !self.proxy_protocol || self.trusts(peer)
     }
 
@@ -70,7 +70,7 @@ impl Access {
     ///
     /// # Errors
     /// What a trusted proxy says can't be read.
-    pub fn client(&self, peer: IpAddr, head: &Head<'_>) -> Result<IpAddr, Unreadable> {
+    pub fn client(&self, peer: IpAddr, head: &Head<'_>) -> Result<IpAddr, BadForwardedHeader> {
         if !self.trusts(peer) {
             return Ok(peer);
         }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn denied_networks_come_before_allowed_ones() {
-        let networks = Networks {
+        let networks = NetworkRules {
             allow: nets(&["10.0.0.0/8", "2001:db8::/32"]),
             deny: nets(&["10.1.0.0/16"]),
         };
@@ -165,7 +165,7 @@ mod tests {
                 "{address}"
             );
         }
-        assert!(Networks::default().admit("11.0.0.1".parse().unwrap()));
+        assert!(NetworkRules::default().admit("11.0.0.1".parse().unwrap()));
     }
 
     #[test]
@@ -212,15 +212,15 @@ mod tests {
 
     #[test]
     fn a_trusted_proxy_is_admitted_and_introduces_its_clients() {
-        let access = |proxy_protocol, hosts| Access {
-            networks: Networks {
+        let access = |proxy_protocol, hosts| ListenerAccess {
+            networks: NetworkRules {
                 allow: nets(&["10.0.0.0/8"]),
                 deny: Vec::new(),
             },
             trusted_proxies: nets(&["192.0.2.0/24"]),
             proxy_protocol,
             hosts,
-            ..Access::default()
+            ..ListenerAccess::default()
         };
         let plain = access(false, Hosts::Loopback);
         let strict = access(true, Hosts::Listed(vec!["a".into()]));
@@ -234,8 +234,8 @@ mod tests {
             let peer: IpAddr = peer.parse().unwrap();
             let got = [
                 plain.trusts(peer),
-                plain.may_introduce(peer),
-                strict.may_introduce(peer),
+                plain.may_send_proxy_header(peer),
+                strict.may_send_proxy_header(peer),
                 plain.admits_peer(peer),
                 plain.answers_to(peer, "b"),
                 strict.answers_to(peer, "b"),
@@ -247,9 +247,9 @@ mod tests {
 
     #[test]
     fn what_a_peer_says_of_its_client_is_read_where_it_is_trusted() {
-        let access = Access {
+        let access = ListenerAccess {
             trusted_proxies: nets(&["192.0.2.0/24"]),
-            ..Access::default()
+            ..ListenerAccess::default()
         };
         let text = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 10.0.0.9\r\n\r\n";
         let head = veche_proto::http::parse_head(text.as_bytes(), &Default::default()).unwrap();

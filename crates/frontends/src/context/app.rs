@@ -11,27 +11,27 @@ use percent_encoding::percent_decode_str;
 use veche_proto::http::{Head, Status};
 pub use veche_types::AppId;
 
-pub use crate::context::apps::{Apps, Progress};
+pub use crate::context::apps::{Apps, HandlerProgress};
 
 /// Messages of a session that are kept while its handler waits; beyond that its input waits.
-pub const KEPT_MESSAGES_MAX: usize = 16;
+pub const QUEUED_MESSAGES_MAX: usize = 16;
 
 /// Once so many bytes of messages are kept, input waits: so much and one message more is kept at most.
-pub const KEPT_BYTES_HIGH: usize = 64 << 10;
+pub const QUEUED_BYTES_HIGH: usize = 64 << 10;
 
 /// An answer, at once or later.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome<T> {
+pub enum MaybeDeferred<T> {
     /// Here it is.
-    Now(T),
+    Ready(T),
     /// It comes exactly once in [`Ports::app_answers`](crate::Ports::app_answers), unless [`Apps::gone`] comes first: as
     /// a whole, or as its beginning, its parts and its end, in this order.
-    Later,
+    Deferred,
 }
 
 /// What an application makes of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum HandshakeDecision {
     /// The WebSocket is opened.
     Accept {
         /// Who the client is; `None` leaves it at what the route's identity says. Has to be a
@@ -41,24 +41,24 @@ pub enum Verdict {
         protocol: Option<String>,
     },
     /// This is answered instead. The connection stays open for another request.
-    Refuse(Response),
+    Refuse(AppResponse),
 }
 
 /// A whole response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Response {
+pub struct AppResponse {
     /// 200 to 599.
     pub status: Status,
     /// Names and values, without those that frame a response (`Content-Length`, `Transfer-Encoding`, `Connection`,
     /// `Keep-Alive`, `Date`): these are written by the connection. One that can't be written makes it a 500.
     pub headers: Vec<(String, String)>,
     /// Left out for HEAD, 204 and 304.
-    pub body: Body,
+    pub body: AppBody,
 }
 
 /// What a response holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Body {
+pub enum AppBody {
     /// So much.
     Bytes(Vec<u8>),
     /// A file.
@@ -78,10 +78,10 @@ pub struct AppFile {
 
 /// The beginning of a response that is written in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Beginning {
+pub struct AppResponseHead {
     /// 200 to 599.
     pub status: Status,
-    /// As those of a [`Response`].
+    /// As those of a [`AppResponse`].
     pub headers: Vec<(String, String)>,
 }
 
@@ -89,13 +89,13 @@ pub struct Beginning {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppAnswer {
     /// To [`Apps::handshake`].
-    Verdict(Verdict),
+    Handshake(HandshakeDecision),
     /// To [`Apps::request`].
-    Response(Response),
+    Response(AppResponse),
     /// The same, of a response in parts, which follow.
-    Begin(Beginning),
+    Head(AppResponseHead),
     /// A part of it.
-    Part {
+    Chunk {
         /// As they are; nothing for none.
         data: Vec<u8>,
         /// Whether [`Apps::written`] is to be called once there is room for more.
@@ -110,20 +110,20 @@ pub enum AppAnswer {
 
 /// Why nobody waits any more for what an application has to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gone {
+pub enum AbandonReason {
     /// The connection has ended, or something went wrong with it.
-    Left,
+    Disconnected,
     /// The application took longer than it may.
-    TooLate,
+    TimedOut,
 }
 
 /// The opening request of a WebSocket, or a whole HTTP request; lent for the call.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct RequestView<'a> {
     /// Method, path, query and headers.
     pub head: &'a Head<'a>,
     /// What the path holds for the route's parameters.
-    pub params: Params<'a>,
+    pub params: RouteParams<'a>,
     /// Where it comes from.
     pub peer: IpAddr,
     /// Empty for the opening request of a WebSocket.
@@ -136,12 +136,12 @@ pub struct Request<'a> {
 
 /// Parameters of a route: `/room/:id` has `id`. Looked up only when asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Params<'a> {
+pub struct RouteParams<'a> {
     pattern: &'a str,
     path: &'a str,
 }
 
-impl<'a> Params<'a> {
+impl<'a> RouteParams<'a> {
     /// `path` is in normal form, and has to match `pattern`.
     pub(crate) fn new(pattern: &'a str, path: &'a str) -> Self {
         Self { pattern, path }
@@ -175,7 +175,7 @@ mod tests {
             ("/", "/", &[]),
         ];
         for (pattern, path, expected) in table {
-            let found: Vec<_> = Params::new(pattern, path).iter().collect();
+            let found: Vec<_> = RouteParams::new(pattern, path).iter().collect();
             let found: Vec<_> = found
                 .iter()
                 .map(|(name, value)| (*name, &**value))

@@ -1,33 +1,35 @@
 //! The trait by which connections call the applications of their worker.
 //!
 //! It knows no script, no VM and no coroutine: `veche` implements it on Lua, tests on a few lines of Rust. An application
-//! does what it wants done through [`Shared`] while it is called: messages into outboxes, publications to the hub, kicks
+//! does what it wants done through [`Context`] while it is called: messages into outboxes, publications to the hub, kicks
 //! into the ports. Connections are never called back from there.
 
-use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_proto::websocket::MessageKind;
 use veche_types::AppId;
 
-use crate::context::app::{Gone, Outcome, Request, Response, Verdict};
-use crate::context::shared::Shared;
+use crate::context::app::{
+    AbandonReason, AppResponse, HandshakeDecision, MaybeDeferred, RequestView,
+};
+use crate::context::worker_context::Context;
 
 /// How far a handler got at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum HandlerProgress {
     /// It has ended.
     Done,
-    /// It waits. The session gets no further message until its id comes in [`Shared::app_ready`].
-    Waits,
+    /// It waits. The session gets no further message until its id comes in [`Context::app_ready`].
+    Suspended,
 }
 
 /// The applications of one worker.
 ///
-/// Each method is called with a [`Shared`] out of which the applications themselves are taken, and none calls back
+/// Each method is called with a [`Context`] out of which the applications themselves are taken, and none calls back
 /// into a connection. Ids go stale with the connection: a send to a stale one fails cleanly
 /// ([`Outboxes::send`](crate::Outboxes::send)).
 ///
 /// For one id the calls come in this order: `handshake` (if there is one), `opened`, any number of `message`,
-/// `drained` and `answered`, `closed`. Between a [`Progress::Waits`] and the id in [`Shared::app_ready`] no message
+/// `drained` and `answered`, `closed`. Between a [`HandlerProgress::Suspended`] and the id in [`Context::app_ready`] no message
 /// comes, with one exception: where the session ends by the peer's doing, what it had sent before is handed over right
 /// before `closed`, so an application has to queue up to [`KEPT_MESSAGES_MAX`](crate::app::KEPT_MESSAGES_MAX) messages and the end
 /// behind a handler that waits. (What our own Close cuts off is dropped.)
@@ -42,9 +44,9 @@ pub trait Apps: std::any::Any {
         &mut self,
         app: AppId,
         id: ConnectionId,
-        request: &Request<'_>,
-        shared: &mut Shared,
-    ) -> Outcome<Verdict>;
+        request: &RequestView<'_>,
+        shared: &mut Context,
+    ) -> MaybeDeferred<HandshakeDecision>;
 
     /// The session is open: the 101 is written, and what is sent from now on stands behind it. The user's personal
     /// channel is subscribed.
@@ -52,9 +54,9 @@ pub trait Apps: std::any::Any {
         &mut self,
         app: AppId,
         id: ConnectionId,
-        request: &Request<'_>,
-        shared: &mut Shared,
-    ) -> Progress;
+        request: &RequestView<'_>,
+        shared: &mut Context,
+    ) -> HandlerProgress;
 
     /// A whole message.
     fn message(
@@ -63,11 +65,11 @@ pub trait Apps: std::any::Any {
         id: ConnectionId,
         kind: MessageKind,
         data: &[u8],
-        shared: &mut Shared,
-    ) -> Progress;
+        shared: &mut Context,
+    ) -> HandlerProgress;
 
     /// There is room again after [`Sending::Full`](crate::outbox::Sending::Full). Comes also while a handler waits.
-    fn drained(&mut self, app: AppId, id: ConnectionId, shared: &mut Shared);
+    fn drained(&mut self, app: AppId, id: ConnectionId, shared: &mut Context);
 
     /// The hub answered a subscription or publication that was made with this session and ticket.
     fn answered(
@@ -75,8 +77,8 @@ pub trait Apps: std::any::Any {
         app: AppId,
         id: ConnectionId,
         ticket: Ticket,
-        answer: Answer,
-        shared: &mut Shared,
+        answer: HubReply,
+        shared: &mut Context,
     ) {
         let _ = (app, id, ticket, answer, shared);
     }
@@ -93,7 +95,7 @@ pub trait Apps: std::any::Any {
         id: ConnectionId,
         code: u16,
         reason: &str,
-        shared: &mut Shared,
+        shared: &mut Context,
     );
 
     /// A whole HTTP request. The next one of the connection waits for its answer.
@@ -101,13 +103,13 @@ pub trait Apps: std::any::Any {
         &mut self,
         app: AppId,
         id: ConnectionId,
-        request: &Request<'_>,
-        shared: &mut Shared,
-    ) -> Outcome<Response>;
+        request: &RequestView<'_>,
+        shared: &mut Context,
+    ) -> MaybeDeferred<AppResponse>;
 
     /// There is room for more after an [`AppAnswer::Part`](crate::AppAnswer::Part) that asked for this. Comes once
     /// for all that have asked.
-    fn written(&mut self, app: AppId, id: ConnectionId, shared: &mut Shared);
+    fn written(&mut self, app: AppId, id: ConnectionId, shared: &mut Context);
 
     /// A connection that this application has dialed is open: the first call for its id. From now on its calls are
     /// those of a session: `message`, `drained`, `closed`. `None`: nobody wants it any more, and it is closed.
@@ -117,23 +119,23 @@ pub trait Apps: std::any::Any {
         token: u64,
         id: ConnectionId,
         protocol: Option<&str>,
-        shared: &mut Shared,
+        shared: &mut Context,
     ) -> Option<()> {
         let _ = (app, token, id, protocol, shared);
         None
     }
 
     /// A connection that this application has dialed did not come to be.
-    fn client_failed(&mut self, app: AppId, token: u64, why: &str, shared: &mut Shared) {
+    fn client_failed(&mut self, app: AppId, token: u64, why: &str, shared: &mut Context) {
         let _ = (app, token, why, shared);
     }
 
     /// Nobody waits for the verdict or the response any more, or the session that was accepted did not come to be:
     /// there will be no `opened`.
-    fn gone(&mut self, app: AppId, id: ConnectionId, why: Gone, shared: &mut Shared);
+    fn abandoned(&mut self, app: AppId, id: ConnectionId, why: AbandonReason, shared: &mut Context);
 
     /// Once a turn: timers, calls that have ended.
-    fn turn(&mut self, shared: &mut Shared);
+    fn turn(&mut self, shared: &mut Context);
 
     /// When [`Apps::turn`] has something to do, at the latest: monotonic milliseconds; `u64::MAX` for never.
     fn deadline_ms(&self) -> u64;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-mod description;
+mod metadata;
 
-pub use description::Description;
+pub use metadata::FileMetadata;
 
 /// Where files come from. One per worker, so it may cache without locks.
 pub trait Files {
@@ -20,11 +20,11 @@ pub trait Files {
     /// # Errors
     /// [`OpenError`]; names that are too long, a file where a folder should be and links out of the root are
     /// [`OpenError::NotFound`].
-    fn open(&mut self, root: &Path, relative: &str, now_ms: u64) -> Result<Opened, OpenError>;
+    fn open(&mut self, root: &Path, relative: &str, now_ms: u64) -> Result<OpenResult, OpenError>;
 
     /// Opens the variant of a file in that coding, which lies beside it under its name with the coding's
-    /// [extension](Encoding::extension); `None` if there is none. The rules of [`Files::open`] hold, and the description
-    /// is one of an [encoded](Description::encoded) file under the name of the file itself.
+    /// [extension](ContentCoding::extension); `None` if there is none. The rules of [`Files::open`] hold, and the description
+    /// is one of an [encoded](FileMetadata::encoded) file under the name of the file itself.
     ///
     /// # Errors
     /// [`OpenError::Denied`] and [`OpenError::Failed`].
@@ -32,14 +32,14 @@ pub trait Files {
         &mut self,
         root: &Path,
         relative: &str,
-        encoding: Encoding,
+        encoding: ContentCoding,
         now_ms: u64,
     ) -> Result<Option<File>, OpenError>;
 }
 
 /// What was found at a path.
 #[derive(Clone)]
-pub enum Opened {
+pub enum OpenResult {
     /// A folder, with or without an index.
     Folder,
     /// A regular file.
@@ -50,18 +50,18 @@ pub enum Opened {
 #[derive(Clone)]
 pub struct File {
     /// What is said about it.
-    pub description: Arc<Description>,
+    pub metadata: Arc<FileMetadata>,
     /// What it holds.
-    pub content: Content,
+    pub content: FileContent,
 }
 
 /// Where a file's bytes are.
 #[derive(Clone)]
-pub enum Content {
+pub enum FileContent {
     /// In memory, whole.
-    Whole(Bytes),
+    InMemory(Bytes),
     /// To be read as the client takes them.
-    Stored(Arc<dyn ReadAt>),
+    OnDisk(Arc<dyn ReadAt>),
 }
 
 /// A file that is read in pieces.
@@ -90,18 +90,18 @@ pub enum OpenError {
 
 /// The coding of a precompressed variant, such as `app.js.br` beside `app.js`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Encoding {
+pub enum ContentCoding {
     /// `br`, Brotli (RFC 7932).
     Brotli,
     /// `gzip` (RFC 1952).
     Gzip,
 }
 
-impl Encoding {
+impl ContentCoding {
     /// All of them, the usually smaller first.
     pub const ALL: [Self; 2] = [Self::Brotli, Self::Gzip];
 
-    /// Returns its name as `Accept-Encoding`, `Content-Encoding` and the configuration have it.
+    /// Returns its name as `Accept-ContentCoding`, `FileContent-ContentCoding` and the configuration have it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -119,7 +119,7 @@ impl Encoding {
         }
     }
 
-    /// Whether a coding of `Accept-Encoding` is this one; names are case-insensitive (section 8.4.1).
+    /// Whether a coding of `Accept-ContentCoding` is this one; names are case-insensitive (section 8.4.1).
     pub(crate) fn is_called(self, coding: &str) -> bool {
         coding.eq_ignore_ascii_case(self.name())
             // Section 8.4.1.3.

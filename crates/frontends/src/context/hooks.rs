@@ -1,25 +1,25 @@
 //! What clients' commands need leave for: questions that leave a session, and the verdicts that come back.
 //!
-//! A session of Centrifugo's protocol asks before it carries out a command where its route says so ([`Deciders`]). The
-//! [`Question`] is plain data: it leaves through [`Ports::questions`](crate::Ports::questions), and the worker takes it to
-//! whoever decides, after the call. The [`Verdict`] comes back by the session, which may be gone by then, and the question's
+//! A session of Centrifugo's protocol asks before it carries out a command where its route says so ([`HookTargets`]). The
+//! [`HookRequest`] is plain data: it leaves through [`Ports::questions`](crate::Ports::questions), and the worker takes it to
+//! whoever decides, after the call. The [`HookDecision`] comes back by the session, which may be gone by then, and the question's
 //! number, by [`Connection::judged`](crate::Connection::judged). Meanwhile the command waits as bytes, with those behind it
-//! ([`Block::Verdict`](crate::Block::Verdict)); then it is looked at again, with the verdict in hand. So nothing is held for
+//! ([`Block::HookDecision`](crate::Block::Verdict)); then it is looked at again, with the verdict in hand. So nothing is held for
 //! it, and what has changed in between counts. Nobody else waits.
 //!
 //! # Another decider
 //!
-//! One variant of [`Decider`]; routes name it in their [`Deciders`], by kind; the worker has a line for it where it takes
+//! One variant of [`HookTarget`]; routes name it in their [`HookTargets`], by kind; the worker has a line for it where it takes
 //! questions. Whoever decides
 //!
-//! - gives exactly one verdict for each question, also where it fails ([`Verdict::Failed`]) and when it ends: the session
+//! - gives exactly one verdict for each question, also where it fails ([`HookDecision::Failed`]) and when it ends: the session
 //!   waits as long as it takes, and pings its client meanwhile;
 //! - leaves it in [`Ports::verdicts`](crate::Ports::verdicts) where it runs on the worker's thread, at once or in a later
 //!   turn, and else tells it to the worker as the back end's do;
 //! - need not know whether the client is still there: a verdict for a session that is gone, or for a question that is not
 //!   waited for any more, is dropped;
 //! - need not check what it says: channels, codes and users are looked at by the session, and what is no good counts as
-//!   [`Verdict::Failed`], with a line in the log.
+//!   [`HookDecision::Failed`], with a line in the log.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -29,14 +29,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use bytes::Bytes;
 pub use veche_centrifuge::Encoding;
-use veche_centrifuge::{Data, is_json};
+use veche_centrifuge::{PublicationData, is_json};
 use veche_hub::{ConnectionId, Payload, PayloadKind};
 use veche_proto::http::Head;
 use veche_types::AppId;
 
 /// What a question is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum HookKind {
     /// Who a client is that has come without a token, and which channels it is given.
     Connect,
     /// Whether a connection whose time is over may stay.
@@ -55,7 +55,7 @@ pub enum Kind {
     Disconnect,
 }
 
-impl Kind {
+impl HookKind {
     /// All of them.
     pub const ALL: [Self; 8] = [
         Self::Connect,
@@ -69,7 +69,7 @@ impl Kind {
     ];
 
     /// Those that a back end can be asked about.
-    pub const OF_BACK_ENDS: [Self; 6] = [
+    pub const BACKEND_KINDS: [Self; 6] = [
         Self::Connect,
         Self::Refresh,
         Self::Subscribe,
@@ -96,7 +96,7 @@ impl Kind {
 
 /// Who decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decider {
+pub enum HookTarget {
     /// The back end, by HTTP.
     BackEnd(BackEndId),
     /// An application of this worker.
@@ -114,38 +114,38 @@ pub struct BackEndId(pub u32);
 
 /// What an application decides on. This changes with its code, for connections that are there too.
 #[derive(Debug)]
-pub struct Kinds(AtomicU8);
+pub struct HookKinds(AtomicU8);
 
-impl Default for Kinds {
+impl Default for HookKinds {
     /// All of them, so that nobody passes by an application whose code is not there yet.
     fn default() -> Self {
         Self(AtomicU8::new(u8::MAX))
     }
 }
 
-impl Kinds {
+impl HookKinds {
     /// From now on it decides on these, and on no others.
-    pub fn set(&self, kinds: impl Iterator<Item = Kind>) {
+    pub fn set(&self, kinds: impl Iterator<Item = HookKind>) {
         let bits = kinds.fold(0, |bits, kind| bits | Self::bit(kind));
         self.0.store(bits, Ordering::Relaxed);
     }
 
     /// Whether it decides on that.
     #[must_use]
-    pub fn has(&self, kind: Kind) -> bool {
+    pub fn has(&self, kind: HookKind) -> bool {
         self.0.load(Ordering::Relaxed) & Self::bit(kind) != 0
     }
 
-    fn bit(kind: Kind) -> u8 {
+    fn bit(kind: HookKind) -> u8 {
         1 << kind as u8
     }
 }
 
 /// Who decides what on a route, and what it gets to see.
 #[derive(Clone, Debug, Default)]
-pub struct Deciders {
-    kinds: [Option<Decider>; Kind::ALL.len()],
-    app: Option<(Decider, Arc<Kinds>)>,
+pub struct HookTargets {
+    kinds: [Option<HookTarget>; HookKind::ALL.len()],
+    app: Option<(HookTarget, Arc<HookKinds>)>,
     /// Lower-case names of the headers of the client's request that come with questions.
     pub headers: Vec<String>,
     /// Of those the ones that a client may also say in its connect command, since pages can't set headers of a WebSocket.
@@ -153,20 +153,20 @@ pub struct Deciders {
     pub emulated: Vec<String>,
 }
 
-impl Deciders {
+impl HookTargets {
     /// Has this one decide on that.
-    pub fn set(&mut self, kind: Kind, decider: Decider) {
+    pub fn set(&mut self, kind: HookKind, decider: HookTarget) {
         self.kinds[kind as usize] = Some(decider);
     }
 
     /// Has an application decide on these, before anybody else.
-    pub fn set_app(&mut self, app: AppId, timeout_ms: u64, kinds: Arc<Kinds>) {
-        self.app = Some((Decider::App { app, timeout_ms }, kinds));
+    pub fn set_app(&mut self, app: AppId, timeout_ms: u64, kinds: Arc<HookKinds>) {
+        self.app = Some((HookTarget::App { app, timeout_ms }, kinds));
     }
 
     /// Who decides on that, if anybody.
     #[must_use]
-    pub fn of(&self, kind: Kind) -> Option<Decider> {
+    pub fn of(&self, kind: HookKind) -> Option<HookTarget> {
         let app = self.app.as_ref().filter(|(_, kinds)| kinds.has(kind));
         app.map_or(self.kinds[kind as usize], |(app, _)| Some(*app))
     }
@@ -174,40 +174,40 @@ impl Deciders {
 
 /// Which question of a session; each has another number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct QuestionId(pub u32);
+pub struct HookRequestId(pub u32);
 
 /// Something that is to be decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct HookRequest {
     /// Whose.
     pub session: ConnectionId,
     /// Which of its questions.
-    pub id: QuestionId,
+    pub id: HookRequestId,
     /// By whom.
-    pub decider: Decider,
+    pub target: HookTarget,
     /// About what.
-    pub kind: Kind,
+    pub kind: HookKind,
     /// Who asks.
-    pub asker: Arc<Asker>,
+    pub caller: Arc<HookCaller>,
     /// As whom it is known; empty if it is not.
     pub user: Box<str>,
     /// The channel, where it is about one.
     pub channel: Box<str>,
-    /// The method, of [`Kind::Rpc`].
+    /// The method, of [`HookKind::Rpc`].
     pub method: Box<str>,
     /// The token that came with the command, where the server itself has no use for tokens.
     pub token: Credential,
     /// What the client has sent along.
     pub data: Option<Payload>,
-    /// The channels of which a client that comes back says that it was given them, of [`Kind::Connect`].
+    /// The channels of which a client that comes back says that it was given them, of [`HookKind::Connect`].
     pub channels: Vec<Box<str>>,
-    /// The code and the words with which it ended, of [`Kind::Disconnect`].
-    pub end: Option<(u16, Box<str>)>,
+    /// The code and the words with which it ended, of [`HookKind::Disconnect`].
+    pub disconnect: Option<(u16, Box<str>)>,
 }
 
 /// A client, as far as it is the same for all that it asks.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Asker {
+pub struct HookCaller {
     /// The connection's id.
     pub client: Box<str>,
     /// What carries its messages: `websocket`, `http_stream` or `sse`.
@@ -226,7 +226,7 @@ pub struct Asker {
     pub meta: Option<Payload>,
 }
 
-impl Asker {
+impl HookCaller {
     pub(crate) fn new(
         transport: &'static str,
         encoding: Encoding,
@@ -251,12 +251,12 @@ impl Asker {
     }
 }
 
-impl Asker {
+impl HookCaller {
     /// What the client says in place of headers, as far as it may and its request has not said it.
     pub(crate) fn add_headers(
         &mut self,
         chosen: &[String],
-        said: &[(Cow<'_, str>, veche_centrifuge::Secret<'_>)],
+        said: &[(Cow<'_, str>, veche_centrifuge::SecretText<'_>)],
     ) {
         for (name, value) in said {
             let name = name.to_ascii_lowercase();
@@ -268,7 +268,7 @@ impl Asker {
     }
 }
 
-impl fmt::Debug for Asker {
+impl fmt::Debug for HookCaller {
     /// Headers hold what is nobody's business.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Asker")
@@ -291,9 +291,9 @@ impl fmt::Debug for Credential {
 
 /// What was decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum HookDecision {
     /// So be it.
-    Granted(Box<Grant>),
+    Granted(Box<HookGrant>),
     /// The command fails, and the client is told this.
     Error {
         /// From 1; an application's own from 400 on.
@@ -316,8 +316,8 @@ pub enum Verdict {
 
 /// What is granted; each kind has its own fields, the others mean nothing to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Grant {
-    /// [`Kind::Connect`]: who it is; empty for nobody.
+pub struct HookGrant {
+    /// [`HookKind::Connect`]: who it is; empty for nobody.
     pub user: Box<str>,
     /// Until when it holds, in seconds since 1970; `None`: for ever. Of connections and subscriptions.
     pub expires_at_s: Option<u64>,
@@ -325,19 +325,19 @@ pub struct Grant {
     pub is_expired: bool,
     /// Of the client, for others to see: of the connection, or in the channel.
     pub info: Option<Payload>,
-    /// What the client is told; [`Kind::Publish`]: what is published in place of what it has sent.
+    /// What the client is told; [`HookKind::Publish`]: what is published in place of what it has sent.
     pub data: Option<Payload>,
-    /// [`Kind::Connect`]: channels that it is given.
-    pub channels: Vec<Given>,
-    /// [`Kind::Connect`]: comes back with each further question of the connection.
+    /// [`HookKind::Connect`]: channels that it is given.
+    pub channels: Vec<HookSubscription>,
+    /// [`HookKind::Connect`]: comes back with each further question of the connection.
     pub meta: Option<Payload>,
-    /// [`Kind::Publish`]: it is not kept.
+    /// [`HookKind::Publish`]: it is not kept.
     pub skips_history: bool,
 }
 
 /// A channel that a client is given as it connects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given {
+pub struct HookSubscription {
     /// Which.
     pub channel: Box<str>,
     /// Of the client in it, for others to see.
@@ -360,8 +360,8 @@ pub fn json(text: &str) -> Option<Payload> {
 /// What clients can be told as bytes. JSON is known as such, so that clients that speak JSON can be told it too.
 #[must_use]
 pub fn bytes(bytes: Vec<u8>) -> Payload {
-    let kind = match Data::of_bytes(&bytes) {
-        Data::Json(_) => PayloadKind::Json,
+    let kind = match PublicationData::of_bytes(&bytes) {
+        PublicationData::Json(_) => PayloadKind::Json,
         _ => PayloadKind::Binary,
     };
     let bytes = Bytes::from(bytes);
@@ -374,30 +374,30 @@ mod tests {
 
     #[test]
     fn an_application_decides_before_the_back_end_on_what_it_has_handlers_for() {
-        let kinds = Arc::new(Kinds::default());
-        let mut deciders = Deciders::default();
-        let by_back_end = Decider::BackEnd(BackEndId(1));
-        deciders.set(Kind::Rpc, by_back_end);
-        deciders.set(Kind::Connect, by_back_end);
+        let kinds = Arc::new(HookKinds::default());
+        let mut deciders = HookTargets::default();
+        let by_back_end = HookTarget::BackEnd(BackEndId(1));
+        deciders.set(HookKind::Rpc, by_back_end);
+        deciders.set(HookKind::Connect, by_back_end);
         let (app, timeout_ms) = (AppId(7), 1000);
         deciders.set_app(app, timeout_ms, Arc::clone(&kinds));
-        let of = |deciders: &Deciders| Kind::ALL.map(|kind| deciders.of(kind));
+        let of = |deciders: &HookTargets| HookKind::ALL.map(|kind| deciders.of(kind));
         let (none, back_end) = (None, Some(by_back_end));
-        let by_app = Some(Decider::App { app, timeout_ms });
+        let by_app = Some(HookTarget::App { app, timeout_ms });
         assert_eq!(of(&deciders), [by_app; 8]);
         kinds.set(std::iter::empty());
         let expected = [back_end, none, none, none, none, back_end, none, none];
         assert_eq!(of(&deciders), expected);
-        kinds.set([Kind::Rpc, Kind::Message].into_iter());
+        kinds.set([HookKind::Rpc, HookKind::Message].into_iter());
         let expected = [back_end, none, none, none, none, by_app, by_app, none];
         assert_eq!(of(&deciders), expected);
-        kinds.set(Kind::ALL.into_iter());
+        kinds.set(HookKind::ALL.into_iter());
         assert_eq!(of(&deciders), [by_app; 8]);
     }
 
     #[test]
     fn kinds_have_a_name_each_and_back_ends_decide_on_all_but_two() {
-        let names = Kind::ALL.map(Kind::name);
+        let names = HookKind::ALL.map(HookKind::name);
         let expected = [
             "connect",
             "refresh",
@@ -409,18 +409,18 @@ mod tests {
             "disconnect",
         ];
         assert_eq!(names, expected);
-        assert_eq!(Kind::OF_BACK_ENDS.map(Kind::name), expected[..6]);
+        assert_eq!(HookKind::BACKEND_KINDS.map(HookKind::name), expected[..6]);
     }
 
-    fn asker(chosen: &[&str]) -> Asker {
+    fn asker(chosen: &[&str]) -> HookCaller {
         let request = b"GET / HTTP/1.1\r\nHost: a\r\nCookie: c=1\r\nX-Custom: from the request\r\n\
                         X-Other: not chosen\r\n\r\n";
         let head = veche_proto::http::parse_head(request, &Default::default()).expect("a head");
         let chosen: Vec<String> = chosen.iter().map(|&name| name.to_owned()).collect();
-        Asker::new("websocket", Encoding::Protobuf, &head, &chosen)
+        HookCaller::new("websocket", Encoding::Protobuf, &head, &chosen)
     }
 
-    fn header<'a>(asker: &'a Asker, name: &str) -> Vec<&'a [u8]> {
+    fn header<'a>(asker: &'a HookCaller, name: &str) -> Vec<&'a [u8]> {
         let headers = asker.headers.iter();
         let of_name = headers.filter(|(one, _)| **one == *name);
         of_name.map(|(_, value)| &**value).collect()
@@ -444,8 +444,12 @@ mod tests {
             ("Cookie", "c=2"),
             ("X-Other", "not chosen"),
         ];
-        let said =
-            said.map(|(name, value)| (Cow::from(name), veche_centrifuge::Secret(Cow::from(value))));
+        let said = said.map(|(name, value)| {
+            (
+                Cow::from(name),
+                veche_centrifuge::SecretText(Cow::from(value)),
+            )
+        });
         asker.add_headers(&chosen, &said);
         assert_eq!(header(&asker, "x-custom"), [b"from the request"]);
         assert_eq!(header(&asker, "x-said"), [b"once"]);
@@ -488,12 +492,12 @@ mod tests {
 
     #[test]
     fn a_kind_may_be_named_twice() {
-        let kinds = Kinds::default();
-        kinds.set([Kind::Rpc, Kind::Publish, Kind::Rpc].into_iter());
-        let set: Vec<Kind> = Kind::ALL
+        let kinds = HookKinds::default();
+        kinds.set([HookKind::Rpc, HookKind::Publish, HookKind::Rpc].into_iter());
+        let set: Vec<HookKind> = HookKind::ALL
             .into_iter()
             .filter(|kind| kinds.has(*kind))
             .collect();
-        assert_eq!(set, [Kind::Publish, Kind::Rpc]);
+        assert_eq!(set, [HookKind::Publish, HookKind::Rpc]);
     }
 }

@@ -3,13 +3,13 @@
 //!
 //! A name alone proves nothing: a cookie or a header can be trusted where something in front sets it, the query is for
 //! demos and trusted networks. A certificate that was shown for the connection does prove it: whoever carries the bytes
-//! has judged it and says what it is about ([`Certified`]). So does a [token](token), which its issuer has signed, the
+//! has judged it and says what it is about ([`CertificateNames`]). So does a [token](token), which its issuer has signed, the
 //! word of the back end behind a [hook](hook), and a [password](basic) that somebody has judged. The last three may have
-//! to be waited for: what has become of it comes as a [`Finding`].
+//! to be waited for: what has become of it comes as a [`IdentityResult`].
 
 pub mod basic;
-mod finding;
 pub mod hook;
+mod result;
 pub mod token;
 
 use std::net::IpAddr;
@@ -20,12 +20,12 @@ use veche_hub::ConnectionId;
 use veche_proto::http::Head;
 use veche_types::Now;
 
-use crate::context::app::Outcome;
+use crate::context::app::MaybeDeferred;
 use crate::context::process::Process;
-use basic::Login;
-pub use finding::{Desk, Finding, Unknown, Word};
-use hook::{Hook, Question};
-use token::Tokens;
+use basic::PasswordVerifier;
+use hook::{IdentityBackend, IdentityRequest};
+pub use result::{AuthError, CompletionSink, IdentityResult, VerifiedUser};
+use token::TokenAuth;
 
 /// Longest user name, in bytes: a personal channel's name is `#` and the user, at most 255 bytes together.
 pub const USER_BYTES_MAX: usize = 254;
@@ -42,49 +42,49 @@ pub enum Identity {
     /// A header.
     Header(String),
     /// The certificate that the client has shown.
-    Certificate(Field),
+    Certificate(CertificateField),
     /// A token that it brings along.
-    Token(Arc<Tokens>),
+    Token(Arc<TokenAuth>),
     /// The back end, which is asked.
-    Hook(Arc<dyn Hook>),
+    Hook(Arc<dyn IdentityBackend>),
     /// Name and password, which are judged.
-    Basic(Arc<dyn Login>),
+    Basic(Arc<dyn PasswordVerifier>),
 }
 
 /// Whom a client was found to be, and for how long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct Authenticated {
     /// `None` where the route asks for nobody.
     pub user: Option<String>,
     /// Until when a token says so.
-    pub lease: Option<Box<Lease>>,
+    pub lease: Option<Box<IdentityLease>>,
     /// All that the token says.
     pub claims: Option<Box<Map<String, Value>>>,
-    /// The [endings](crate::Process::endings) when the question was asked.
-    pub asked: Option<u64>,
+    /// The [disconnect_count](crate::Process::disconnect_count) when the question was asked.
+    pub disconnects_seen: Option<u64>,
 }
 
 /// An identity from a token or from a hook: it may expire.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lease {
+pub struct IdentityLease {
     /// Whom it names; the session's own user may be another, by the word of its application.
     pub user: String,
     /// How long.
-    pub term: Term,
+    pub validity: Validity,
     /// No token can go on with it.
     pub is_final: bool,
 }
 
 /// How long something holds that was granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Term {
-    /// Milliseconds since 1970, as [`Now::wall_ms`]; `None`: for ever.
+pub struct Validity {
+    /// Milliseconds since 1970, as [`Ready::wall_ms`]; `None`: for ever.
     pub until_ms: Option<u64>,
     /// So much of that is there because clocks may differ; clients are told an end that is so much earlier.
     pub leeway_ms: u64,
 }
 
-impl Term {
+impl Validity {
     /// Until a time in seconds since 1970; `None`: for ever.
     #[must_use]
     pub fn until_s(at_s: Option<u64>) -> Self {
@@ -110,7 +110,7 @@ impl Term {
 
 /// What in a certificate is the user's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
+pub enum CertificateField {
     /// The common name; without one the first mail address, name of a host or URI.
     Any,
     /// The common name of its subject.
@@ -125,7 +125,7 @@ pub enum Field {
 
 /// What a client's certificate is about; the first of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Certified {
+pub struct CertificateNames {
     /// The subject's common name.
     pub common_name: Option<String>,
     /// Among the alternative names, as the others below.
@@ -136,118 +136,132 @@ pub struct Certified {
     pub uri: Option<String>,
 }
 
-impl Certified {
-    fn field(&self, field: Field) -> Option<&String> {
+impl CertificateNames {
+    fn field(&self, field: CertificateField) -> Option<&String> {
         match field {
-            Field::CommonName => self.common_name.as_ref(),
-            Field::Email => self.email.as_ref(),
-            Field::Name => self.name.as_ref(),
-            Field::Uri => self.uri.as_ref(),
-            Field::Any => [Field::CommonName, Field::Email, Field::Name, Field::Uri]
-                .into_iter()
-                .find_map(|field| self.field(field)),
+            CertificateField::CommonName => self.common_name.as_ref(),
+            CertificateField::Email => self.email.as_ref(),
+            CertificateField::Name => self.name.as_ref(),
+            CertificateField::Uri => self.uri.as_ref(),
+            CertificateField::Any => [
+                CertificateField::CommonName,
+                CertificateField::Email,
+                CertificateField::Name,
+                CertificateField::Uri,
+            ]
+            .into_iter()
+            .find_map(|field| self.field(field)),
         }
     }
 }
 
 /// What identities are checked with.
 #[derive(Clone, Copy)]
-pub(crate) struct Checks<'a> {
+pub(crate) struct IdentityChecks<'a> {
     /// Knows blocked users and revoked tokens.
     pub(crate) process: &'a dyn Process,
     /// Receives findings that have to be waited for.
-    pub(crate) desk: &'a Arc<dyn Desk>,
+    pub(crate) completions: &'a Arc<dyn CompletionSink>,
     /// The time of the turn.
     pub(crate) now: Now,
 }
 
-impl Checks<'_> {
+impl IdentityChecks<'_> {
     fn is_blocked(&self, user: &str) -> bool {
-        self.process.is_blocked(user, self.now.wall_ms / 1000)
+        self.process.is_banned(user, self.now.wall_ms / 1000)
     }
 
     fn is_ended_since(&self, user: &str, asked: Option<u64>) -> bool {
-        asked.is_some_and(|asked| self.process.is_ended_since(user, asked, ""))
+        asked.is_some_and(|asked| self.process.is_disconnected_since(user, asked, ""))
     }
 }
 
 /// Who asks, as far as it matters for who it is.
-pub(crate) struct Client<'a> {
+pub(crate) struct IdentityClient<'a> {
     pub(crate) id: ConnectionId,
     pub(crate) head: &'a Head<'a>,
-    pub(crate) certified: Option<&'a Certified>,
+    pub(crate) certified: Option<&'a CertificateNames>,
     pub(crate) address: IpAddr,
 }
 
 impl Identity {
-    /// Whom a client is by its request, and by what it has shown before. [`Outcome::Later`]: a finding comes.
+    /// Whom a client is by its request, and by what it has shown before. [`MaybeDeferred::Deferred`]: a finding comes.
     pub(crate) fn name(
         &self,
-        client: &Client<'_>,
-        checks: &Checks<'_>,
-    ) -> Outcome<Result<Named, Unknown>> {
-        match self.ask(client, checks) {
-            Outcome::Now(named) => Outcome::Now(named.and_then(|named| named.let_in(checks))),
-            Outcome::Later => Outcome::Later,
+        client: &IdentityClient<'_>,
+        checks: &IdentityChecks<'_>,
+    ) -> MaybeDeferred<Result<Authenticated, AuthError>> {
+        match self.begin_authentication(client, checks) {
+            MaybeDeferred::Ready(named) => {
+                MaybeDeferred::Ready(named.and_then(|named| named.check_not_banned(checks)))
+            }
+            MaybeDeferred::Deferred => MaybeDeferred::Deferred,
         }
     }
 
-    fn ask(&self, client: &Client<'_>, checks: &Checks<'_>) -> Outcome<Result<Named, Unknown>> {
+    fn begin_authentication(
+        &self,
+        client: &IdentityClient<'_>,
+        checks: &IdentityChecks<'_>,
+    ) -> MaybeDeferred<Result<Authenticated, AuthError>> {
         let head = client.head;
         let name = match self {
-            Self::None => return Outcome::Now(Ok(Named::default())),
+            Self::None => return MaybeDeferred::Ready(Ok(Authenticated::default())),
             Self::Query(name) => head.query(name).map(|value| value.into_owned()),
             Self::Cookie(name) => head.cookie(name).map(str::to_owned),
             Self::Header(name) => head.header(name).map(str::to_owned),
             Self::Certificate(field) => client.certified.and_then(|its| its.field(*field)).cloned(),
-            Self::Token(tokens) => return tokens.name(client, checks),
+            Self::Token(tokens) => return tokens.authenticate(client, checks),
             Self::Hook(hook) => {
-                let question = Question {
+                let question = IdentityRequest {
                     head,
                     client: client.address,
                 };
-                return match hook.ask(&question, client.id, checks.desk, checks.now) {
-                    Outcome::Now(finding) => Outcome::Now(named_by(finding)),
-                    Outcome::Later => Outcome::Later,
+                return match hook.begin(&question, client.id, checks.completions, checks.now) {
+                    MaybeDeferred::Ready(finding) => MaybeDeferred::Ready(authenticate(finding)),
+                    MaybeDeferred::Deferred => MaybeDeferred::Deferred,
                 };
             }
             Self::Basic(login) => {
                 let credentials = match basic::read(head) {
                     Ok(credentials) => credentials,
-                    Err(unknown) => return Outcome::Now(Err(unknown)),
+                    Err(unknown) => return MaybeDeferred::Ready(Err(unknown)),
                 };
                 let (id, address) = (client.id, client.address);
-                return match login.judge(credentials, address, id, checks.desk, checks.now) {
-                    Outcome::Now(finding) => Outcome::Now(named_by(finding)),
-                    Outcome::Later => Outcome::Later,
+                return match login.verify(credentials, address, id, checks.completions, checks.now)
+                {
+                    MaybeDeferred::Ready(finding) => MaybeDeferred::Ready(authenticate(finding)),
+                    MaybeDeferred::Deferred => MaybeDeferred::Deferred,
                 };
             }
         };
         let name = name.filter(|name| !name.is_empty());
-        Outcome::Now(name.ok_or(Unknown::Missing).and_then(Named::plain))
+        MaybeDeferred::Ready(name.ok_or(AuthError::NoUser).and_then(Authenticated::plain))
     }
 
     /// What a finding makes of it.
-    pub(crate) fn found(
+    pub(crate) fn finish_authentication(
         &self,
-        finding: Finding,
-        client: &Client<'_>,
-        checks: &Checks<'_>,
-    ) -> Result<Named, Unknown> {
+        finding: IdentityResult,
+        client: &IdentityClient<'_>,
+        checks: &IdentityChecks<'_>,
+    ) -> Result<Authenticated, AuthError> {
         let named = match (self, finding) {
-            (Self::Token(tokens), Finding::Keys) => tokens.name_at_last(client.head, checks),
-            (_, finding) => named_by(finding),
+            (Self::Token(tokens), IdentityResult::KeysFetched) => {
+                tokens.authenticate_with_fetched_keys(client.head, checks)
+            }
+            (_, finding) => authenticate(finding),
         };
-        named.and_then(|named| named.let_in(checks))
+        named.and_then(|named| named.check_not_banned(checks))
     }
 
     /// What an answer with 401 asks for: the value of `WWW-Authenticate`.
-    pub(crate) fn challenge(&self, why: Unknown) -> Option<String> {
+    pub(crate) fn challenge(&self, why: AuthError) -> Option<String> {
         match (self, why) {
             (Self::Basic(login), _) => Some(basic::challenge(&**login)),
             // RFC 6750, section 3: without a token nothing is said of an error.
-            (_, Unknown::NoToken) => Some("Bearer".to_owned()),
-            (_, Unknown::Token(_) | Unknown::OfChannel | Unknown::Revoked) => {
+            (_, AuthError::NoToken) => Some("Bearer".to_owned()),
+            (_, AuthError::InvalidToken(_) | AuthError::ChannelToken | AuthError::Revoked) => {
                 Some("Bearer error=\"invalid_token\"".to_owned())
             }
             _ => None,
@@ -275,43 +289,44 @@ impl Identity {
 }
 
 /// Returns the client that a finding names.
-fn named_by(finding: Finding) -> Result<Named, Unknown> {
+fn authenticate(finding: IdentityResult) -> Result<Authenticated, AuthError> {
     match finding {
-        Finding::Named(word) => Named::by_word(word),
-        Finding::Unknown(unknown) => Err(unknown),
+        IdentityResult::Verified(word) => Authenticated::from_hook_identity(word),
+        IdentityResult::Failed(unknown) => Err(unknown),
         // An answer to a question that nobody has asked.
-        Finding::Keys => Err(Unknown::NoAnswer),
+        IdentityResult::KeysFetched => Err(AuthError::HookUnavailable),
     }
 }
 
-impl Named {
+impl Authenticated {
     /// What was found out may be over by now, or have been taken back.
-    fn let_in(mut self, checks: &Checks<'_>) -> Result<Self, Unknown> {
+    fn check_not_banned(mut self, checks: &IdentityChecks<'_>) -> Result<Self, AuthError> {
         let Some(user) = &self.user else {
             return Ok(self);
         };
         if checks.is_blocked(user) {
-            return Err(Unknown::Blocked);
+            return Err(AuthError::Blocked);
         }
-        if checks.is_ended_since(user, self.asked) {
-            return Err(Unknown::Ended);
+        if checks.is_ended_since(user, self.disconnects_seen) {
+            return Err(AuthError::Disconnected);
         }
         let lease = self.lease.as_deref();
-        if lease.is_some_and(|lease| lease.term.is_over(checks.now)) {
-            return Err(Unknown::Over);
+        if lease.is_some_and(|lease| lease.validity.is_over(checks.now)) {
+            return Err(AuthError::Expired);
         }
-        self.asked.get_or_insert_with(|| checks.process.endings());
+        self.disconnects_seen
+            .get_or_insert_with(|| checks.process.disconnect_count());
         Ok(self)
     }
 
     /// By the answer of a hook or of PAM.
-    fn by_word(word: Word) -> Result<Self, Unknown> {
+    fn from_hook_identity(word: VerifiedUser) -> Result<Self, AuthError> {
         let mut named = Self::plain(word.user.clone())?;
-        named.asked = Some(word.asked);
+        named.disconnects_seen = Some(word.disconnects_seen);
         named.lease = word.until_s.map(|until_s| {
-            Box::new(Lease {
+            Box::new(IdentityLease {
                 user: word.user,
-                term: Term::until_s(Some(until_s)),
+                validity: Validity::until_s(Some(until_s)),
                 is_final: true,
             })
         });
@@ -319,9 +334,9 @@ impl Named {
     }
 
     /// By a name that holds as long as the connection does.
-    fn plain(user: String) -> Result<Self, Unknown> {
+    fn plain(user: String) -> Result<Self, AuthError> {
         if !is_valid_user(&user) {
-            return Err(Unknown::Malformed);
+            return Err(AuthError::MalformedUser);
         }
         Ok(Self {
             user: Some(user),
@@ -330,7 +345,7 @@ impl Named {
     }
 }
 
-/// Whether `name` can be a user: 1 to 254 bytes, no control characters.
+/// Whether `authenticate` can be a user: 1 to 254 bytes, no control characters.
 pub fn is_valid_user(name: &str) -> bool {
     (1..=USER_BYTES_MAX).contains(&name.len()) && !name.bytes().any(|byte| byte.is_ascii_control())
 }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use veche_hub::{ChannelName, ClientInfo, ConnectionId, WorkerId};
 
-use crate::context::shared::Shared;
+use crate::context::worker_context::Context;
 
-impl Shared {
+impl Context {
     /// As whom a session is seen in a channel, where that knows who is there. Who is anonymous has no name; in a user's own
     /// channel there is nobody to be seen.
     #[must_use]
     pub fn member(&self, id: ConnectionId, channel: ChannelName<'_>) -> Option<Arc<ClientInfo>> {
         let is_own = channel.user().is_some();
-        if is_own || !self.site.namespaces.of(channel.as_str()).has_members() {
+        if is_own || !self.config.namespaces.of(channel.as_str()).has_members() {
             return None;
         }
         Some(Arc::new(ClientInfo {

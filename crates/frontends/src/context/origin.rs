@@ -6,25 +6,25 @@ use veche_proto::http::Head;
 
 /// One rule of those by which a route accepts browsers; any one suffices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum OriginCheck {
     /// Pages that were served by the same host and port (the default); on a listener with TLS only by `https`.
     SameHost,
     /// Pages of these origins.
-    Listed(Pattern),
+    Listed(OriginPattern),
     /// Pages of anybody.
     Any,
 }
 
 /// `https://shop.example`, `https://*.example:8443`: a scheme, a host with at most one leading `*.`, a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern {
+pub struct OriginPattern {
     scheme: String,
     host: String,
     any_subdomain: bool,
     port: Option<u16>,
 }
 
-impl Pattern {
+impl OriginPattern {
     /// Parses a pattern; `None` when it is no origin.
     pub fn parse(text: &str) -> Option<Self> {
         let (scheme, host, port) = split(text)?;
@@ -62,10 +62,10 @@ impl Pattern {
 ///
 /// A request without `Origin` may be a browser's too: a page can have it open an address of another site, as an image or
 /// by going there. Browsers say so in `Sec-Fetch-Site`, and no page can name itself then.
-pub(crate) fn admits(rules: &[Rule], head: &Head<'_>, is_tls: bool) -> bool {
+pub(crate) fn admits(rules: &[OriginCheck], head: &Head<'_>, is_tls: bool) -> bool {
     let host = Some(head.host).filter(|host| !host.is_empty());
     match head.header_bytes("origin") {
-        None => !is_from_elsewhere(head),
+        None => !is_cross_origin(head),
         // What is no text is nobody's origin.
         Some(origin) => {
             str::from_utf8(origin).is_ok_and(|origin| accept(rules, origin, host, is_tls))
@@ -74,19 +74,21 @@ pub(crate) fn admits(rules: &[Rule], head: &Head<'_>, is_tls: bool) -> bool {
 }
 
 /// Whether a browser says that the page of another site or origin made it ask.
-pub(crate) fn is_from_elsewhere(head: &Head<'_>) -> bool {
+pub(crate) fn is_cross_origin(head: &Head<'_>) -> bool {
     head.header_bytes("sec-fetch-site")
         .is_some_and(|site| site != b"same-origin" && site != b"none")
 }
 
 /// Whether pages of an origin may speak to a listener under the name that they have called it.
-fn accept(rules: &[Rule], origin: &str, host: Option<&str>, is_tls: bool) -> bool {
+fn accept(rules: &[OriginCheck], origin: &str, host: Option<&str>, is_tls: bool) -> bool {
     let parts = split(origin);
     rules.iter().any(|rule| match (rule, parts) {
-        (Rule::Any, _) => true,
+        (OriginCheck::Any, _) => true,
         (_, None) => false,
-        (Rule::Listed(pattern), Some((scheme, name, port))) => pattern.accepts(scheme, name, port),
-        (Rule::SameHost, Some((scheme, name, port))) => {
+        (OriginCheck::Listed(pattern), Some((scheme, name, port))) => {
+            pattern.accepts(scheme, name, port)
+        }
+        (OriginCheck::SameHost, Some((scheme, name, port))) => {
             let Some((host, host_port)) = host.and_then(split_port) else {
                 return false;
             };
@@ -127,18 +129,18 @@ fn default_port(scheme: &str) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    use veche_proto::http::{HeadScan, Limits, read_head};
+    use veche_proto::http::{HeadLimits, HeadScan, read_head};
 
     use super::*;
 
-    fn on_plain(rules: &[Rule], origin: Option<&str>, host: Option<&str>) -> bool {
+    fn on_plain(rules: &[OriginCheck], origin: Option<&str>, host: Option<&str>) -> bool {
         origin.is_none_or(|origin| accept(rules, origin, host, false))
     }
 
-    fn admitted(rules: &[Rule], lines: impl AsRef<[u8]>, is_tls: bool) -> bool {
+    fn admitted(rules: &[OriginCheck], lines: impl AsRef<[u8]>, is_tls: bool) -> bool {
         let text = [b"GET / HTTP/1.1\r\nHost: a\r\n", lines.as_ref(), b"\r\n"].concat();
         let mut scan = HeadScan::default();
-        let (head, _) = read_head(&mut scan, &text, &Limits::default())
+        let (head, _) = read_head(&mut scan, &text, &HeadLimits::default())
             .expect("a head")
             .expect("a whole one");
         admits(rules, &head, is_tls)
@@ -158,17 +160,32 @@ mod tests {
             for (is_tls, expected) in [(false, plain), (true, tls)] {
                 let line = format!("Origin: {origin}\r\n");
                 assert_eq!(
-                    admitted(&[Rule::SameHost], line, is_tls),
+                    admitted(&[OriginCheck::SameHost], line, is_tls),
                     expected,
                     "{origin}"
                 );
             }
         }
         let with_port = Some("a:8443");
-        assert!(accept(&[Rule::SameHost], "https://a:8443", with_port, true));
-        assert!(!accept(&[Rule::SameHost], "http://a:8443", with_port, true));
-        let listed = Pattern::parse("http://b").expect("an origin");
-        assert!(accept(&[Rule::Listed(listed)], "http://b", with_port, true));
+        assert!(accept(
+            &[OriginCheck::SameHost],
+            "https://a:8443",
+            with_port,
+            true
+        ));
+        assert!(!accept(
+            &[OriginCheck::SameHost],
+            "http://a:8443",
+            with_port,
+            true
+        ));
+        let listed = OriginPattern::parse("http://b").expect("an origin");
+        assert!(accept(
+            &[OriginCheck::Listed(listed)],
+            "http://b",
+            with_port,
+            true
+        ));
     }
 
     #[test]
@@ -194,18 +211,18 @@ mod tests {
         for (lines, expected) in table {
             let said = String::from_utf8_lossy(lines);
             assert_eq!(
-                admitted(&[Rule::SameHost], lines, false),
+                admitted(&[OriginCheck::SameHost], lines, false),
                 expected,
                 "{said}"
             );
         }
         let line = b"Origin: http://b\r\nSec-Fetch-Site: cross-site\r\n";
-        assert!(admitted(&[Rule::Any], line, false));
+        assert!(admitted(&[OriginCheck::Any], line, false));
         for lines in [
             b"Origin: \xff\r\n".as_slice(),
             b"Sec-Fetch-Site: cross-site\r\n",
         ] {
-            assert!(!admitted(&[Rule::Any], lines, false));
+            assert!(!admitted(&[OriginCheck::Any], lines, false));
         }
     }
 
@@ -227,23 +244,23 @@ mod tests {
             (Some(""), false),
         ] {
             assert_eq!(
-                on_plain(&[Rule::SameHost], origin, host),
+                on_plain(&[OriginCheck::SameHost], origin, host),
                 accepted,
                 "{origin:?}"
             );
         }
         assert!(on_plain(
-            &[Rule::SameHost],
+            &[OriginCheck::SameHost],
             Some("https://good.example"),
             Some("good.example")
         ));
         assert!(on_plain(
-            &[Rule::SameHost],
+            &[OriginCheck::SameHost],
             Some("http://[::1]:80"),
             Some("[::1]")
         ));
         assert!(!on_plain(
-            &[Rule::SameHost],
+            &[OriginCheck::SameHost],
             Some("http://good.example"),
             None
         ));
@@ -253,7 +270,7 @@ mod tests {
     fn listed_origins_match_whole_labels() {
         let rules = |list: &[&str]| {
             list.iter()
-                .map(|&p| Rule::Listed(Pattern::parse(p).unwrap()))
+                .map(|&p| OriginCheck::Listed(OriginPattern::parse(p).unwrap()))
                 .collect::<Vec<_>>()
         };
         let rules = rules(&["https://shop.example", "https://*.team.example:8443"]);
@@ -274,8 +291,8 @@ mod tests {
                 "{origin}"
             );
         }
-        assert!(Pattern::parse("shop.example").is_none());
-        assert!(Pattern::parse("https://*").is_none());
-        assert!(Pattern::parse("https://a.*.b").is_none());
+        assert!(OriginPattern::parse("shop.example").is_none());
+        assert!(OriginPattern::parse("https://*").is_none());
+        assert!(OriginPattern::parse("https://a.*.b").is_none());
     }
 }

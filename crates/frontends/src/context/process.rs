@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use crate::context::blocks::{Block, Issued, NotBlocked};
-use crate::context::look::Look;
-use crate::context::note::Decision;
+use crate::context::admin_view::AdminView;
+use crate::context::issued_token::{Ban, BanError, IssuedToken};
+use crate::context::log_note::AuthDecision;
 
 /// What is asked of the process rather than of a worker.
 pub trait Process {
@@ -13,7 +13,7 @@ pub trait Process {
     /// The text of `/metrics`.
     fn metrics(&self) -> String;
     /// Whether a client's address may have one more connection.
-    fn address_has_room(&self, address: IpAddr) -> bool {
+    fn address_has_capacity(&self, address: IpAddr) -> bool {
         let _ = address;
         true
     }
@@ -27,7 +27,7 @@ pub trait Process {
         let _ = address;
     }
     /// Whether a client's address may begin one more handshake now, which counts.
-    fn may_begin(&self, address: IpAddr, now_ms: u64) -> bool {
+    fn may_begin_handshake(&self, address: IpAddr, now_ms: u64) -> bool {
         let _ = (address, now_ms);
         true
     }
@@ -46,12 +46,12 @@ pub trait Process {
         let _ = user;
     }
     /// Whether a user is not let in at that time, in seconds since 1970.
-    fn is_blocked(&self, user: &str, now_s: u64) -> bool {
+    fn is_banned(&self, user: &str, now_s: u64) -> bool {
         let _ = (user, now_s);
         false
     }
     /// Whether a token was revoked that holds by itself.
-    fn is_revoked(&self, token: &Issued<'_>, now_s: u64) -> bool {
+    fn is_revoked(&self, token: &IssuedToken<'_>, now_s: u64) -> bool {
         let _ = (token, now_s);
         false
     }
@@ -59,31 +59,31 @@ pub trait Process {
     ///
     /// # Errors
     /// It is not so.
-    fn block(&self, block: &Block, now_s: u64) -> Result<(), NotBlocked> {
+    fn ban(&self, block: &Ban, now_s: u64) -> Result<(), BanError> {
         let _ = (block, now_s);
-        Err(NotBlocked::TooMany)
+        Err(BanError::TooMany)
     }
     /// How often a user's connections were ended so far, by the word of a back end.
-    fn endings(&self) -> u64 {
+    fn disconnect_count(&self) -> u64 {
         0
     }
     /// A user's connections are ended now, all but those of these ids.
-    fn end_user(&self, user: &str, except: &[Box<str>]) {
+    fn disconnect_user(&self, user: &str, except: &[Box<str>]) {
         let _ = (user, except);
     }
     /// The only connection of a user that has this id is ended now.
-    fn end_client(&self, user: &str, client: &str) {
+    fn disconnect_client(&self, user: &str, client: &str) {
         let _ = (user, client);
     }
-    /// Whether either was so since there were so many [`endings`](Self::endings): what was found out of the user before
+    /// Whether either was so since there were so many [`disconnect_count`](Self::endings): what was found out of the user before
     /// does not let him in. `client` is the id of the connection, empty where it has none yet.
-    fn is_ended_since(&self, user: &str, endings: u64, client: &str) -> bool {
+    fn is_disconnected_since(&self, user: &str, endings: u64, client: &str) -> bool {
         let _ = (user, endings, client);
         false
     }
     /// A user is unsubscribed from a channel now, by the word of a back end, with all connections or with the one of this
-    /// id; counts as one of the [`endings`](Self::endings).
-    fn end_subscription(&self, user: &str, channel: &str, client: Option<&str>) {
+    /// id; counts as one of the [`disconnect_count`](Self::endings).
+    fn unsubscribe_user(&self, user: &str, channel: &str, client: Option<&str>) {
         let _ = (user, channel, client);
     }
     /// Whether that was so since there were so many: what was decided before does not subscribe the connection of this id.
@@ -92,17 +92,17 @@ pub trait Process {
         false
     }
     /// Something of ours went wrong that the operator should see in the log.
-    fn trouble(&self, what: &str);
+    fn log_error(&self, what: &str);
     /// By what clients know this process among others.
     fn node(&self) -> String {
         String::new()
     }
     /// Returns whether decisions are watched.
-    fn is_watched(&self) -> bool {
+    fn watches_decisions(&self) -> bool {
         false
     }
     /// Reports a decision about a client; to be called only while decisions are watched.
-    fn decided(&self, decision: &Decision<'_>) {
+    fn log_decision(&self, decision: &AuthDecision<'_>) {
         let _ = decision;
     }
     /// A script of an application has failed, which is in the log already.
@@ -112,7 +112,7 @@ pub trait Process {
     /// The `nodes` of `GET /api/info`: a JSON array.
     fn nodes(&self) -> String;
     /// What the admin page shows: a JSON object.
-    fn look(&self, look: Look) -> String {
+    fn admin_view(&self, look: AdminView) -> String {
         let _ = look;
         "{}".to_owned()
     }

@@ -2,7 +2,7 @@
 
 /// One client protocol; each folder of `sessions` has its own.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Protocol {
+pub struct ClientProtocol {
     /// The route's `handler`, and what back ends read of a session.
     pub name: &'static str,
     /// The methods that a route of it serves.
@@ -11,10 +11,10 @@ pub struct Protocol {
     pub options: &'static [&'static str],
 }
 
-impl Protocol {
+impl ClientProtocol {
     /// Whether a directive of a route means something to it.
     #[must_use]
-    pub fn takes(&self, option: &str) -> bool {
+    pub fn accepts_method(&self, option: &str) -> bool {
         self.options.contains(&option)
     }
 }

@@ -1,6 +1,6 @@
 //! How often something may happen: a rate with its burst, and what one client has used of it.
 //!
-//! The generic cell rate algorithm (ITU-T I.371): a [`Meter`] is one number, the time at which all that has happened
+//! The generic cell rate algorithm (ITU-T I.371): a [`RateMeter`] is one number, the time at which all that has happened
 //! would be paid for. Nothing has to be topped up as time goes by, so what is not used costs nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -45,11 +45,11 @@ impl Rate {
 
 /// What one client has used of a [`Rate`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Meter {
+pub struct RateMeter {
     paid_at_ns: u64,
 }
 
-impl Meter {
+impl RateMeter {
     /// Takes `amount` if the rate allows it now. What has used nothing may take more than a whole window allows, once:
     /// or it could never have it.
     pub fn take(&mut self, rate: &Rate, amount: u64, now_ms: u64) -> bool {
@@ -92,17 +92,17 @@ impl Meter {
 
 /// What several connections, on any thread, have used of a [`Rate`] together.
 #[derive(Debug, Default)]
-pub struct SharedMeter(AtomicU64);
+pub struct SharedRateMeter(AtomicU64);
 
-impl SharedMeter {
-    /// Takes `amount` if the rate allows it now, as [`Meter::take`] does.
+impl SharedRateMeter {
+    /// Takes `amount` if the rate allows it now, as [`RateMeter::take`] does.
     ///
     /// # Errors
     /// It does not: the milliseconds after which it will, if nobody else takes any.
     pub fn take(&self, rate: &Rate, amount: u64, now_ms: u64) -> Result<(), u64> {
         let mut paid_at_ns = self.0.load(Relaxed);
         loop {
-            let mut meter = Meter { paid_at_ns };
+            let mut meter = RateMeter { paid_at_ns };
             if !meter.take(rate, amount, now_ms) {
                 return Err(meter.wait_ms(rate, amount, now_ms));
             }
@@ -123,8 +123,9 @@ mod tests {
 
     #[test]
     fn a_burst_is_allowed_and_then_the_rate() {
-        let (rate, mut meter) = (Rate::new(10, 1_000), Meter::default());
-        let taken = |meter: &mut Meter, now| (0..100).filter(|_| meter.take(&rate, 1, now)).count();
+        let (rate, mut meter) = (Rate::new(10, 1_000), RateMeter::default());
+        let taken =
+            |meter: &mut RateMeter, now| (0..100).filter(|_| meter.take(&rate, 1, now)).count();
         assert_eq!(taken(&mut meter, 5_000), 10);
         assert_eq!(taken(&mut meter, 5_099), 0);
         assert_eq!(taken(&mut meter, 5_100), 1);
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn more_than_a_window_can_be_had_once() {
-        let (rate, mut meter) = (Rate::new(1_000, 1_000), Meter::default());
+        let (rate, mut meter) = (Rate::new(1_000, 1_000), RateMeter::default());
         assert!(meter.take(&rate, 5_000, 1_000));
         assert!(!meter.take(&rate, 1, 5_000));
         assert!(meter.take(&rate, 1, 5_001));
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_charge_says_how_long_to_wait() {
-        let (rate, mut meter) = (Rate::new(10, 1_000), Meter::default());
+        let (rate, mut meter) = (Rate::new(10, 1_000), RateMeter::default());
         assert!((0..10).all(|_| meter.charge(&rate, 1, 7_000) == 0));
         assert_eq!(meter.charge(&rate, 1, 7_000), 100);
         assert_eq!(meter.charge(&rate, 1, 7_100), 100);
@@ -152,14 +153,14 @@ mod tests {
 
     #[test]
     fn huge_amounts_do_not_overflow() {
-        let (rate, mut meter) = (Rate::new(1, u64::MAX), Meter::default());
+        let (rate, mut meter) = (Rate::new(1, u64::MAX), RateMeter::default());
         assert!(meter.take(&rate, u64::MAX, u64::MAX));
         meter.charge(&rate, u64::MAX, u64::MAX);
     }
 
     #[test]
     fn a_refusal_says_when_the_same_would_pass() {
-        let (rate, mut meter) = (Rate::new(10, 1_000), Meter::default());
+        let (rate, mut meter) = (Rate::new(10, 1_000), RateMeter::default());
         assert_eq!((rate.count(), rate.window_ms()), (10, 1_000));
         assert_eq!(meter.wait_ms(&rate, 1, 5_000), 0);
         assert!(meter.take(&rate, 10, 5_000));
@@ -198,8 +199,8 @@ mod tests {
     fn a_shared_meter_is_a_meter() {
         let (rate, shared, mut meter) = (
             Rate::new(3, 1_000),
-            SharedMeter::default(),
-            Meter::default(),
+            SharedRateMeter::default(),
+            RateMeter::default(),
         );
         let mut random = fastrand::Rng::with_seed(3);
         let mut now_ms = 5_000;

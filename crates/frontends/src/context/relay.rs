@@ -1,3 +1,3 @@
 //! Commands that come for a response of another connection, and the address by which they find it.
 
-pub use veche_nodes::{Address, Relay};
+pub use veche_nodes::{EmulationAddress, EmulationRequest};

@@ -9,33 +9,33 @@ mod router;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use veche_hub::{Audience, Entry, Namespaces};
+use veche_hub::{Audience, EntryRequirement, Namespaces};
 use veche_proto::websocket;
 use veche_types::AppId;
 
-use crate::context::access::Networks;
-use crate::context::files::Encoding;
-use crate::context::hears::{Hears, Keeping};
-use crate::context::hooks::{Decider, Deciders, Kind};
+use crate::context::access::NetworkRules;
+use crate::context::delivery_mode::{DeliveryMode, DropPolicy};
+use crate::context::files::ContentCoding;
+use crate::context::hooks::{HookKind, HookTarget, HookTargets};
 use crate::context::identity::Identity;
 use crate::context::origin;
-use crate::context::pace::Pacing;
-use crate::context::protocol::Protocol;
+use crate::context::protocol::ClientProtocol;
+use crate::context::rate_limiter::RateLimits;
 
-pub use headers::{BadHeader, Headers};
-pub use router::{Found, Router};
+pub use headers::{HeaderError, RouteHeaders};
+pub use router::{RouteMatch, Router};
 
 /// What a route leads to, with that handler's own options.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Handler {
+pub enum RouteHandler {
     /// Sessions of a client protocol.
-    Session(&'static Protocol),
+    Session(&'static ClientProtocol),
     /// Files below `root`.
     Static {
         /// A folder, or `builtin:NAME` for files embedded in the binary.
         root: PathBuf,
         /// The codings in which files may lie prepared, the preferred one first; each at most once.
-        variants: Vec<Encoding>,
+        variants: Vec<ContentCoding>,
     },
     /// The back end's HTTP API and its WebSocket.
     Api,
@@ -54,7 +54,7 @@ pub enum Handler {
     Metrics,
 }
 
-impl Handler {
+impl RouteHandler {
     /// Whether the handler also takes what lies below its path, without a `/*` at the end.
     pub fn takes_subtree(&self) -> bool {
         matches!(self, Self::Static { .. } | Self::Api | Self::Admin)
@@ -82,66 +82,68 @@ pub struct Route {
     /// Upper-case methods; empty for any that the handler knows.
     pub methods: Vec<String>,
     /// Where it leads.
-    pub handler: Handler,
+    pub handler: RouteHandler,
     /// Headers that its answers have in addition, if it leads to files or an application. Answers that open a WebSocket have
     /// none of them.
-    pub headers: Option<Arc<Headers>>,
+    pub headers: Option<Arc<RouteHeaders>>,
     /// Who the client is.
     pub identity: Identity,
     /// Channel patterns that a client may ask for by `?channel=`: a name, or a beginning and `*`.
     pub channels: Vec<String>,
     /// Whose requests are answered here, by the client's address.
-    pub networks: Networks,
+    pub networks: NetworkRules,
     /// Whose pages may open a WebSocket here.
-    pub origins: Vec<origin::Rule>,
-    /// What is answered to an offer of permessage-deflate; `None` refuses it.
-    pub compression: Option<websocket::deflate::Policy>,
+    pub origins: Vec<origin::OriginCheck>,
+    /// What is answered to an offer of permessage-deflate; `Never` refuses it.
+    pub compression: Option<websocket::deflate::DeflatePolicy>,
     /// Limits of a client's message.
-    pub message_limits: websocket::Limits,
-    /// How fast a client may speak; `None`: as fast as it is worked on.
-    pub pacing: Option<Pacing>,
-    /// What a client gets that reads too slowly for all; `None`: it is closed.
-    pub keeping: Option<Keeping>,
-    /// Clients are told the place of each publication, and may come back with it. Not beside `keeping`.
+    pub message_limits: websocket::MessageLimits,
+    /// How fast a client may speak; `Never`: as fast as it is worked on.
+    pub rate_limits: Option<RateLimits>,
+    /// What a client gets that reads too slowly for all; `Never`: it is closed.
+    pub drop_policy: Option<DropPolicy>,
+    /// Clients are told the place of each publication, and may come back with it. Not beside `drop_policy`.
     pub has_positions: bool,
-    /// Who decides on commands of Centrifuge clients; `None`: the server itself.
-    pub deciders: Option<Arc<Deciders>>,
+    /// Who decides on commands of Centrifuge clients; `Never`: the server itself.
+    pub hook_targets: Option<Arc<HookTargets>>,
 }
 
 impl Route {
     /// Returns what decides on this kind of questions for clients of the route, if anything does.
-    pub(crate) fn decider(&self, kind: Kind) -> Option<Decider> {
-        let deciders = self.deciders.as_deref();
+    pub(crate) fn hook_target(&self, kind: HookKind) -> Option<HookTarget> {
+        let deciders = self.hook_targets.as_deref();
         deciders.and_then(|deciders| deciders.of(kind))
     }
 
     /// What sessions of this route get of what is published to them.
-    pub(crate) fn hears(&self) -> Hears {
-        match (self.has_positions, self.keeping) {
-            (true, _) => Hears::Positions,
-            (false, None) => Hears::Publications,
-            (false, Some(keeping)) => Hears::Some(keeping),
+    pub(crate) fn delivery_mode(&self) -> DeliveryMode {
+        match (self.has_positions, self.drop_policy) {
+            (true, _) => DeliveryMode::WithPositions,
+            (false, None) => DeliveryMode::Reliable,
+            (false, Some(keeping)) => DeliveryMode::Lossy(keeping),
         }
     }
 
     /// Whether `?channel=name` may be allowed here to some user.
     pub(crate) fn lists_channel(&self, name: &str) -> bool {
-        self.channels.iter().any(|pattern| is_meant(pattern, name))
+        self.channels
+            .iter()
+            .any(|pattern| accepts_handshake(pattern, name))
     }
 
     /// Whether `?channel=name` is allowed here to a user, `""` for an anonymous one: by a pattern where the name leaves
     /// that to patterns, else by the whole name.
     pub fn allows_channel(&self, name: &str, user: &str, namespaces: &Namespaces) -> bool {
-        match Audience::of(name, namespaces).entry(user) {
-            Entry::Any => self.lists_channel(name),
-            Entry::ByName => self.channels.iter().any(|pattern| pattern == name),
-            Entry::None => false,
+        match Audience::of(name, namespaces).entry_requirement(user) {
+            EntryRequirement::AnyGrant => self.lists_channel(name),
+            EntryRequirement::NamedGrant => self.channels.iter().any(|pattern| pattern == name),
+            EntryRequirement::Never => false,
         }
     }
 }
 
 /// Whether a pattern, a name or a beginning and `*`, means a channel.
-fn is_meant(pattern: &str, name: &str) -> bool {
+fn accepts_handshake(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
         None => name == pattern,
@@ -157,7 +159,7 @@ mod tests {
         let mut r = Route {
             path: "/ws".to_owned(),
             methods: Vec::new(),
-            handler: Handler::Api,
+            handler: RouteHandler::Api,
             headers: None,
             identity: Identity::None,
             channels: vec![
@@ -167,18 +169,18 @@ mod tests {
                 "vault:$9*".into(),
                 "talk#ann".into(),
             ],
-            networks: Networks::default(),
-            origins: vec![origin::Rule::SameHost],
+            networks: NetworkRules::default(),
+            origins: vec![origin::OriginCheck::SameHost],
             compression: None,
-            message_limits: websocket::Limits {
+            message_limits: websocket::MessageLimits {
                 message_bytes_max: 1 << 16,
                 fragments_max: 1024,
                 inflate_ratio_max: 0,
             },
-            pacing: None,
-            keeping: None,
+            rate_limits: None,
+            drop_policy: None,
             has_positions: false,
-            deciders: None,
+            hook_targets: None,
         };
         let namespaces = Namespaces::new();
         for (name, user, allowed) in [

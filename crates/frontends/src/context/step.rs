@@ -5,7 +5,7 @@
 
 /// Why a connection's input waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Block {
+pub enum WaitReason {
     /// Its own answers have to leave first.
     Output,
     /// The hub takes no publication at the moment.
@@ -13,30 +13,30 @@ pub enum Block {
     /// A home worker has yet to answer.
     Answer,
     /// It came faster than its route allows, and has its time still to come.
-    Pace,
+    RateLimit,
     /// A handler of an application waits, and there is no room behind it; or its verdict or response has yet to come.
     App,
     /// Whoever decides on a command has yet to say.
-    Verdict,
+    HookDecision,
     /// It has done its share of this turn's [work](crate::context::work).
     Turn,
 }
 
-/// What a stage made of its input. `N` is what the stage may turn into; [`Never`] for one that stays.
-pub(crate) struct Step<N> {
+/// What a stage made of its input. `N` is what the stage may turn into; [`NoNextStage`] for one that stays.
+pub(crate) struct StageStep<N> {
     /// Bytes that are done with.
-    pub(crate) taken: usize,
-    pub(crate) then: Then<N>,
+    pub(crate) consumed: usize,
+    pub(crate) then: NextStep<N>,
 }
 
 /// What is to become of the rest.
-pub(crate) enum Then<N> {
+pub(crate) enum NextStep<N> {
     /// There may be more to do in what is left.
-    GoOn,
+    Continue,
     /// What is left is incomplete.
     NeedInput,
     /// What is left waits.
-    Wait(Block),
+    Wait(WaitReason),
     /// What is left is for another stage.
     Become(N),
     /// What is left, and all that comes, is of no interest.
@@ -44,25 +44,25 @@ pub(crate) enum Then<N> {
 }
 
 /// The next stage of one that stays what it is.
-pub(crate) enum Never {}
+pub(crate) enum NoNextStage {}
 
-impl<N> Step<N> {
-    pub(crate) fn map<M>(self, next: impl FnOnce(N) -> M) -> Step<M> {
-        Step {
-            taken: self.taken,
+impl<N> StageStep<N> {
+    pub(crate) fn map<M>(self, next: impl FnOnce(N) -> M) -> StageStep<M> {
+        StageStep {
+            consumed: self.consumed,
             then: self.then.map(next),
         }
     }
 }
 
-impl<N> Then<N> {
-    pub(crate) fn map<M>(self, next: impl FnOnce(N) -> M) -> Then<M> {
+impl<N> NextStep<N> {
+    pub(crate) fn map<M>(self, next: impl FnOnce(N) -> M) -> NextStep<M> {
         match self {
-            Self::GoOn => Then::GoOn,
-            Self::NeedInput => Then::NeedInput,
-            Self::Wait(block) => Then::Wait(block),
-            Self::Become(stage) => Then::Become(next(stage)),
-            Self::End => Then::End,
+            Self::Continue => NextStep::Continue,
+            Self::NeedInput => NextStep::NeedInput,
+            Self::Wait(block) => NextStep::Wait(block),
+            Self::Become(stage) => NextStep::Become(next(stage)),
+            Self::End => NextStep::End,
         }
     }
 }

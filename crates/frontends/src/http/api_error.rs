@@ -6,7 +6,7 @@ use serde_json::Value;
 use veche_proto::http::Status;
 use veche_types::codes::ErrorCode;
 
-use crate::context::publishing::Busy;
+use crate::context::publish_limiter::PublishError;
 use crate::http::reply::Refusal;
 
 /// Returns the status of an answer by HTTP that is nothing but an error with this code.
@@ -26,10 +26,12 @@ pub(crate) fn status_of(code: u32) -> Status {
 const MEMORY_RETRY_S: u64 = 1;
 
 /// Returns the refusal of a call that is not carried out now.
-pub(crate) fn busy(busy: Busy) -> Refusal {
+pub(crate) fn busy(busy: PublishError) -> Refusal {
     let (status, seconds) = match busy {
-        Busy::TooFast { wait_ms } => (Status::TOO_MANY_REQUESTS, wait_ms.div_ceil(1000).max(1)),
-        Busy::NoMemory => (Status::SERVICE_UNAVAILABLE, MEMORY_RETRY_S),
+        PublishError::RateLimited { wait_ms } => {
+            (Status::TOO_MANY_REQUESTS, wait_ms.div_ceil(1000).max(1))
+        }
+        PublishError::OutOfMemory => (Status::SERVICE_UNAVAILABLE, MEMORY_RETRY_S),
     };
     of_api(status, busy.code(), &busy.to_string()).with("Retry-After", seconds.to_string())
 }

@@ -11,37 +11,40 @@ use veche_hub::ConnectionId;
 use veche_proto::http::{self, HEAD_BYTES_MAX, HEADERS_MAX, Head, Status, encoded_path};
 use veche_types::AppId;
 
-use super::protocol::{Above, Opened, Opening as _};
-use super::{Http, Next, State};
-use crate::context::app::{AppAnswer, Body, Gone, Outcome, Params, Request, Response, Verdict};
-use crate::context::identity::{Named, is_valid_user};
-use crate::context::journal::SlowKind;
-use crate::context::note::{Decision, NoteLevel};
-use crate::context::route::{Handler, Route};
-use crate::context::shared::Shared;
-use crate::context::stats::Handshake;
-use crate::context::step::{Block, Then};
-use crate::http::reply::{Refusal, Reply, write_response};
+use super::protocol::{OpenSession as _, OpenedSession, UpperLayer};
+use super::{HttpNext, HttpStage, State};
+use crate::context::access_log_buffer::SlowEventKind;
+use crate::context::app::{
+    AbandonReason, AppAnswer, AppBody, AppResponse, HandshakeDecision, MaybeDeferred, RequestView,
+    RouteParams,
+};
+use crate::context::identity::{Authenticated, is_valid_user};
+use crate::context::log_note::{AuthDecision, NoteLevel};
+use crate::context::route::{Route, RouteHandler};
+use crate::context::stats::HandshakeOutcome;
+use crate::context::step::{NextStep, WaitReason};
+use crate::context::worker_context::Context;
+use crate::http::reply::{Refusal, ReplyContext, write_response};
 use crate::http::stream;
-use crate::http::upgrade::{Candidate, Refused, Registration, judge};
+use crate::http::upgrade::{PendingUpgrade, RefusedUpgrade, Registration, validate};
 
 /// A request's head, kept until there is everything to answer it with.
-pub(crate) struct KeptRequest {
+pub(crate) struct PendingRequest {
     pub(super) route: Arc<Route>,
     /// As it came, the empty line included.
     pub(super) head: Box<[u8]>,
     /// Who asks, as far as that is known.
-    named: Named,
+    authenticated: Authenticated,
     /// What came with it, where that was waited for.
     pub(super) body: Vec<u8>,
 }
 
-impl KeptRequest {
-    pub(super) fn new(route: &Arc<Route>, head: &[u8], named: Named) -> Self {
+impl PendingRequest {
+    pub(super) fn new(route: &Arc<Route>, head: &[u8], named: Authenticated) -> Self {
         Self {
             route: Arc::clone(route),
             head: head.into(),
-            named,
+            authenticated: named,
             body: Vec::new(),
         }
     }
@@ -49,7 +52,7 @@ impl KeptRequest {
     /// How long the application may take.
     pub(super) fn timeout_ms(&self) -> u64 {
         match self.route.handler {
-            Handler::Lua {
+            RouteHandler::Lua {
                 request_timeout_ms: ms @ 1..,
                 ..
             } => ms,
@@ -59,7 +62,7 @@ impl KeptRequest {
 
     /// The head. It was read before, by limits that a reload may have lowered since.
     pub(super) fn head(&self) -> Head<'_> {
-        let limits = http::Limits {
+        let limits = http::HeadLimits {
             head_bytes_max: HEAD_BYTES_MAX,
             headers_max: HEADERS_MAX,
             target_bytes_max: HEAD_BYTES_MAX,
@@ -73,7 +76,7 @@ impl KeptRequest {
 }
 
 /// A request's head, and where it leads.
-pub(super) struct Question<'q> {
+pub(super) struct PendingHandshake<'q> {
     pub(super) route: &'q Arc<Route>,
     pub(super) head: &'q Head<'q>,
     /// As it came.
@@ -87,10 +90,10 @@ fn request<'a>(
     peer: IpAddr,
     user: Option<&'a str>,
     body: &'a [u8],
-) -> Request<'a> {
-    Request {
+) -> RequestView<'a> {
+    RequestView {
         head,
-        params: Params::new(&route.path, &head.path),
+        params: RouteParams::new(&route.path, &head.path),
         peer,
         body,
         user,
@@ -98,28 +101,28 @@ fn request<'a>(
     }
 }
 
-impl<A: Above> Http<A> {
+impl<A: UpperLayer> HttpStage<A> {
     /// A whole request for an application.
-    pub(super) fn ask(
+    pub(super) fn call_app(
         &mut self,
         id: ConnectionId,
         app: AppId,
-        question: &Question<'_>,
+        question: &PendingHandshake<'_>,
         user: Option<&str>,
         body: &[u8],
-        shared: &mut Shared,
-    ) -> Next<A> {
-        let Question { route, head, raw } = question;
+        shared: &mut Context,
+    ) -> HttpNext<A> {
+        let PendingHandshake { route, head, raw } = question;
         let reply = self.reply(head);
-        shared.ports.outboxes.journal.set_user(id, user);
+        shared.requests.outboxes.access_log.set_user(id, user);
         let request = request(head, route, self.client, user, body);
         let outcome = shared.with_apps(|apps, shared| apps.request(app, id, &request, shared));
         match outcome {
-            Some(Outcome::Now(response)) => self.respond(id, head, &response, shared),
-            Some(Outcome::Later) => {
-                let kept = KeptRequest::new(route, raw, Named::default());
+            Some(MaybeDeferred::Ready(response)) => self.respond(id, head, &response, shared),
+            Some(MaybeDeferred::Deferred) => {
+                let kept = PendingRequest::new(route, raw, Authenticated::default());
                 self.state = State::App(app, Box::new(kept));
-                Then::Wait(Block::App)
+                NextStep::Wait(WaitReason::App)
             }
             None => {
                 let refusal = Refusal::new(Status::SERVICE_UNAVAILABLE, "nobody answers here");
@@ -130,35 +133,35 @@ impl<A: Above> Http<A> {
     }
 
     /// The same, once its body has come.
-    pub(super) fn ask_kept(
+    pub(super) fn call_app_with_pending(
         &mut self,
         id: ConnectionId,
         app: AppId,
-        kept: &KeptRequest,
+        kept: &PendingRequest,
         body: &[u8],
-        shared: &mut Shared,
-    ) -> Next<A> {
-        let question = Question {
+        shared: &mut Context,
+    ) -> HttpNext<A> {
+        let question = PendingHandshake {
             route: &kept.route,
             head: &kept.head(),
             raw: &kept.head,
         };
-        let user = kept.named.user.as_deref();
-        self.ask(id, app, &question, user, body, shared)
+        let user = kept.authenticated.user.as_deref();
+        self.call_app(id, app, &question, user, body, shared)
     }
 
     pub(super) fn respond(
         &mut self,
         id: ConnectionId,
         head: &Head<'_>,
-        response: &Response,
-        shared: &mut Shared,
-    ) -> Next<A> {
+        response: &AppResponse,
+        shared: &mut Context,
+    ) -> HttpNext<A> {
         let reply = self.reply(head);
         self.state = State::Head;
         match &response.body {
-            Body::Bytes(body) => write_response(&reply, id, response, body, shared),
-            Body::File(file) => {
+            AppBody::Bytes(body) => write_response(&reply, id, response, body, shared),
+            AppBody::File(file) => {
                 let rest = stream::answer_app(id, head, &reply, response, file, shared);
                 return self.stream(id, reply.keep_alive, rest, shared);
             }
@@ -167,62 +170,65 @@ impl<A: Above> Http<A> {
     }
 
     /// A handshake on an application's route.
-    pub(super) fn ask_verdict(
+    pub(super) fn ask_handshake(
         &mut self,
         id: ConnectionId,
         app: AppId,
-        mut candidate: Candidate<'_, '_, A::Session>,
-        shared: &mut Shared,
-    ) -> Next<A> {
-        let asked = &mut candidate.named.asked;
-        asked.get_or_insert_with(|| shared.process.endings());
-        let user = candidate.named.user.as_deref();
+        mut candidate: PendingUpgrade<'_, '_, A::Session>,
+        shared: &mut Context,
+    ) -> HttpNext<A> {
+        let asked = &mut candidate.authenticated.disconnects_seen;
+        asked.get_or_insert_with(|| shared.process.disconnect_count());
+        let user = candidate.authenticated.user.as_deref();
         let request = request(candidate.head, candidate.route, self.client, user, b"");
         let outcome = shared.with_apps(|apps, shared| match apps.has_handshake(app) {
             true => apps.handshake(app, id, &request, shared),
-            false => Outcome::Now(Verdict::Accept {
+            false => MaybeDeferred::Ready(HandshakeDecision::Accept {
                 user: None,
                 protocol: None,
             }),
         });
         match outcome {
-            Some(Outcome::Now(verdict)) => self.carry_out(id, candidate, verdict, shared),
-            Some(Outcome::Later) => {
-                let kept = KeptRequest::new(candidate.route, candidate.raw, candidate.named);
+            Some(MaybeDeferred::Ready(verdict)) => {
+                self.apply_handshake(id, candidate, verdict, shared)
+            }
+            Some(MaybeDeferred::Deferred) => {
+                let kept =
+                    PendingRequest::new(candidate.route, candidate.raw, candidate.authenticated);
                 self.state = State::Asking(app, Box::new(kept));
-                Then::Wait(Block::App)
+                NextStep::Wait(WaitReason::App)
             }
             None => {
                 let refusal = Refusal::new(Status::SERVICE_UNAVAILABLE, "nobody answers here");
-                let outcome = Handshake::Refused;
-                let refused = Refused { refusal, outcome };
+                let outcome = HandshakeOutcome::Refused;
+                let refused = RefusedUpgrade { refusal, outcome };
                 self.refuse_handshake(id, &self.reply(candidate.head), &refused, shared)
             }
         }
     }
 
-    fn carry_out(
+    fn apply_handshake(
         &mut self,
         id: ConnectionId,
-        mut candidate: Candidate<'_, '_, A::Session>,
-        verdict: Verdict,
-        shared: &mut Shared,
-    ) -> Next<A> {
+        mut candidate: PendingUpgrade<'_, '_, A::Session>,
+        verdict: HandshakeDecision,
+        shared: &mut Context,
+    ) -> HttpNext<A> {
         let (head, reply) = (candidate.head, self.reply(candidate.head));
         let (user, protocol) = match verdict {
-            Verdict::Accept { user, protocol } => (user, protocol),
-            Verdict::Refuse(response) => {
-                shared.stats.handshake(Handshake::Refused);
+            HandshakeDecision::Accept { user, protocol } => (user, protocol),
+            HandshakeDecision::Refuse(response) => {
+                shared.stats.handshake(HandshakeOutcome::Refused);
                 let status = response.status.0;
                 let what = format!("handshake refused with {status} by the application");
-                shared.decided(&Decision {
+                shared.log_decision(&AuthDecision {
                     what: "connect",
-                    user: candidate.named.user.as_deref().unwrap_or_default(),
+                    user: candidate.authenticated.user.as_deref().unwrap_or_default(),
                     code: status.into(),
                     reason: "refused by the application",
-                    ..Decision::default()
+                    ..AuthDecision::default()
                 });
-                shared.note(id, NoteLevel::Info, what);
+                shared.log(id, NoteLevel::Info, what);
                 return self.respond(id, head, &response, shared);
             }
         };
@@ -235,13 +241,13 @@ impl<A: Above> Http<A> {
         };
         if let Some(fault) = fault {
             let what = format!("the application's verdict can't be carried out: {fault}");
-            shared.note(id, NoteLevel::Warn, what);
+            shared.log(id, NoteLevel::Warn, what);
             let refusal = Refusal::new(Status::INTERNAL_SERVER_ERROR, "the application failed");
-            let outcome = Handshake::Refused;
-            self.tell_gone(id, candidate.app(), shared);
-            return self.refuse_handshake(id, &reply, &Refused { refusal, outcome }, shared);
+            let outcome = HandshakeOutcome::Refused;
+            self.abandon_app_request(id, candidate.app(), shared);
+            return self.refuse_handshake(id, &reply, &RefusedUpgrade { refusal, outcome }, shared);
         }
-        let user = user.or_else(|| candidate.named.user.take());
+        let user = user.or_else(|| candidate.authenticated.user.take());
         self.register(id, candidate, user, protocol.as_deref(), shared)
     }
 
@@ -249,41 +255,45 @@ impl<A: Above> Http<A> {
     pub(super) fn register(
         &mut self,
         id: ConnectionId,
-        candidate: Candidate<'_, '_, A::Session>,
+        candidate: PendingUpgrade<'_, '_, A::Session>,
         user: Option<String>,
         protocol: Option<&str>,
-        shared: &mut Shared,
-    ) -> Next<A> {
+        shared: &mut Context,
+    ) -> HttpNext<A> {
         let (head, raw, route) = (candidate.head, candidate.raw, candidate.route);
         let app = candidate.app();
-        shared.ports.outboxes.journal.set_user(id, user.as_deref());
+        shared
+            .requests
+            .outboxes
+            .access_log
+            .set_user(id, user.as_deref());
         let mut registration = match candidate.register(id, user.as_deref(), protocol, shared) {
             Ok(registration) => registration,
             Err(refused) => {
-                self.tell_gone(id, app, shared);
+                self.abandon_app_request(id, app, shared);
                 return self.refuse_handshake(id, &self.reply(head), &refused, shared);
             }
         };
         if registration.is_complete() {
             let mut opened = registration.open(id, shared);
-            if opened.session.hears_opened() {
+            if opened.session.wants_opened() {
                 let request = request(head, route, self.client, user.as_deref(), b"");
-                opened.session.opened(id, &request, shared);
+                opened.session.handle_opened(id, &request, shared);
             }
-            return Then::Become(opened);
+            return NextStep::Become(opened);
         }
         if registration.hears_opened() {
-            registration.opening = Some(Box::new(KeptRequest::new(
+            registration.opening = Some(Box::new(PendingRequest::new(
                 route,
                 raw,
-                Named {
+                Authenticated {
                     user,
-                    ..Named::default()
+                    ..Authenticated::default()
                 },
             )));
         }
         self.state = State::Registering(Box::new(registration));
-        Then::Wait(Block::Answer)
+        NextStep::Wait(WaitReason::Answer)
     }
 
     /// All homes have registered the session.
@@ -291,8 +301,8 @@ impl<A: Above> Http<A> {
         &mut self,
         id: ConnectionId,
         mut registration: Registration<A::Session>,
-        shared: &mut Shared,
-    ) -> Opened<A::Session> {
+        shared: &mut Context,
+    ) -> OpenedSession<A::Session> {
         let opening = registration.opening.take();
         let mut opened = registration.open(id, shared);
         if let Some(kept) = opening {
@@ -301,34 +311,34 @@ impl<A: Above> Http<A> {
                 &head,
                 &kept.route,
                 self.client,
-                kept.named.user.as_deref(),
+                kept.authenticated.user.as_deref(),
                 b"",
             );
-            opened.session.opened(id, &request, shared);
+            opened.session.handle_opened(id, &request, shared);
         }
         opened
     }
 
     /// Says how long an application took to begin its answer, if that was long.
-    pub(super) fn note_slow(&self, shared: &mut Shared) {
+    pub(super) fn record_slow(&self, shared: &mut Context) {
         if let State::App(_, kept) | State::Asking(_, kept) = &self.state {
             let lasted_ms = shared.now.mono_ms.saturating_sub(self.since_ms);
             let what = || {
                 let head = kept.head();
                 format!("{} {}", head.method.as_str(), encoded_path(&head.path))
             };
-            let journal = &mut shared.ports.outboxes.journal;
-            journal.took(SlowKind::Request, lasted_ms, what);
+            let journal = &mut shared.requests.outboxes.access_log;
+            journal.record_duration(SlowEventKind::Request, lasted_ms, what);
         }
     }
 
     pub(super) fn refuse_handshake(
         &mut self,
         id: ConnectionId,
-        reply: &Reply,
-        refused: &Refused,
-        shared: &mut Shared,
-    ) -> Next<A> {
+        reply: &ReplyContext,
+        refused: &RefusedUpgrade,
+        shared: &mut Context,
+    ) -> HttpNext<A> {
         refused.note(id, shared);
         refused.refusal.write(reply, id, shared);
         self.state = State::Head;
@@ -336,38 +346,38 @@ impl<A: Above> Http<A> {
     }
 
     /// What the application had to say later; `None` where nobody waits for that.
-    pub(crate) fn app_answered(
+    pub(crate) fn handle_app_answer(
         &mut self,
         id: ConnectionId,
         answer: AppAnswer,
-        shared: &mut Shared,
-    ) -> Option<Next<A>> {
-        self.note_slow(shared);
+        shared: &mut Context,
+    ) -> Option<HttpNext<A>> {
+        self.record_slow(shared);
         match (std::mem::replace(&mut self.state, State::Head), answer) {
             (State::App(_, kept), AppAnswer::Response(response)) => {
                 Some(self.respond(id, &kept.head(), &response, shared))
             }
-            (State::App(app, kept), AppAnswer::Begin(beginning)) => {
-                Some(self.begin_parts(id, app, &kept, &beginning, shared))
+            (State::App(app, kept), AppAnswer::Head(beginning)) => {
+                Some(self.begin_chunked(id, app, &kept, &beginning, shared))
             }
             (State::Parts(parts), answer) => {
                 self.state = State::Parts(parts);
-                Some(self.part(id, &answer, shared))
+                Some(self.write_chunk(id, &answer, shared))
             }
-            (State::Asking(app, mut kept), AppAnswer::Verdict(verdict)) => {
-                let named = std::mem::take(&mut kept.named);
+            (State::Asking(app, mut kept), AppAnswer::Handshake(verdict)) => {
+                let named = std::mem::take(&mut kept.authenticated);
                 let head = kept.head();
                 // Judged once more: a drain may have begun.
                 let is_tls = self.is_tls(shared);
                 Some(
-                    match judge(&head, &kept.head, &kept.route, is_tls, shared) {
+                    match validate(&head, &kept.head, &kept.route, is_tls, shared) {
                         Ok(mut candidate) => {
-                            candidate.named = named;
-                            self.carry_out(id, candidate, verdict, shared)
+                            candidate.authenticated = named;
+                            self.apply_handshake(id, candidate, verdict, shared)
                         }
                         Err(refused) => {
-                            if matches!(verdict, Verdict::Accept { .. }) {
-                                self.tell_gone(id, Some(app), shared);
+                            if matches!(verdict, HandshakeDecision::Accept { .. }) {
+                                self.abandon_app_request(id, Some(app), shared);
                             }
                             self.refuse_handshake(id, &self.reply(&head), &refused, shared)
                         }
@@ -382,7 +392,7 @@ impl<A: Above> Http<A> {
     }
 
     /// The connection ends: an application that owes it something is told.
-    pub(crate) fn gone(&mut self, id: ConnectionId, why: Gone, shared: &mut Shared) {
+    pub(crate) fn gone(&mut self, id: ConnectionId, why: AbandonReason, shared: &mut Context) {
         let app = match &self.state {
             State::App(app, _) | State::Asking(app, _) => Some(*app),
             State::Parts(parts) => Some(parts.app),
@@ -390,13 +400,15 @@ impl<A: Above> Http<A> {
             _ => None,
         };
         if let Some(app) = app {
-            shared.with_apps(|apps, shared| apps.gone(app, id, why, shared));
+            shared.with_apps(|apps, shared| apps.abandoned(app, id, why, shared));
         }
     }
 
-    fn tell_gone(&self, id: ConnectionId, app: Option<AppId>, shared: &mut Shared) {
+    fn abandon_app_request(&self, id: ConnectionId, app: Option<AppId>, shared: &mut Context) {
         if let Some(app) = app {
-            shared.with_apps(|apps, shared| apps.gone(app, id, Gone::Left, shared));
+            shared.with_apps(|apps, shared| {
+                apps.abandoned(app, id, AbandonReason::Disconnected, shared)
+            });
         }
     }
 }

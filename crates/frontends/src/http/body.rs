@@ -4,50 +4,50 @@ use veche_hub::ConnectionId;
 use veche_proto::http::{BodyDecoder, CONTINUE, Framing, Head, HttpError};
 use veche_types::AppId;
 
-use super::call::{ApiCall as _, CallEnd};
-use super::protocol::{Above, AnswerTo};
-use super::{Http, KeptRequest, Next, Opened, State};
-use crate::context::shared::Shared;
-use crate::context::step::{Step, Then};
-use crate::http::reply::Reply;
+use super::call::{ApiCall as _, CallStatus};
+use super::protocol::{BodyHandler, UpperLayer};
+use super::{HttpNext, HttpStage, OpenedSession, PendingRequest, State};
+use crate::context::step::{NextStep, StageStep};
+use crate::context::worker_context::Context;
+use crate::http::reply::ReplyContext;
 
 /// Unwanted bodies up to this size are read and dropped so that the connection can go on; larger ones end it.
 const SKIPPED_BODY_BYTES_MAX: u64 = 64 << 10;
 
 /// A request whose body is being read.
-pub(super) struct Body<C> {
+pub(super) struct RequestBody<C> {
     decoder: BodyDecoder,
-    purpose: Purpose<C>,
+    purpose: BodyPurpose<C>,
     data: Vec<u8>,
-    reply: Reply,
+    reply: ReplyContext,
 }
 
 /// What a body is for.
-pub(super) enum Purpose<C> {
+pub(super) enum BodyPurpose<C> {
     /// A call of the API.
     Call(Box<C>),
     /// A request to an application.
-    App(AppId, KeptRequest),
+    App(AppId, PendingRequest),
     /// A session begins with it, whose messages are parts of the response.
-    Stream(KeptRequest),
+    Stream(PendingRequest),
     /// A client protocol makes an answer of it.
-    Answer(AnswerTo),
+    Answer(BodyHandler),
     /// Nothing: it is dropped, and then this is answered.
-    Dropped(AnswerLater),
+    Dropped(DeferredAnswer),
 }
 
 /// Writes an answer once the body that nobody wants has been read.
-pub(super) type AnswerLater = Box<dyn FnOnce(Reply, ConnectionId, &mut Shared)>;
+pub(super) type DeferredAnswer = Box<dyn FnOnce(ReplyContext, ConnectionId, &mut Context)>;
 
-impl<A: Above> Http<A> {
+impl<A: UpperLayer> HttpStage<A> {
     /// Answers a request whose body, if any, nobody wants.
     pub(super) fn answer(
         &mut self,
         id: ConnectionId,
         head: &Head<'_>,
-        shared: &mut Shared,
-        then: impl FnOnce(Reply, ConnectionId, &mut Shared) + 'static,
-    ) -> Result<Next<A>, HttpError> {
+        shared: &mut Context,
+        then: impl FnOnce(ReplyContext, ConnectionId, &mut Context) + 'static,
+    ) -> Result<HttpNext<A>, HttpError> {
         let mut reply = self.reply(head);
         let droppable = match head.framing {
             Framing::None | Framing::Sized(0) => {
@@ -58,27 +58,31 @@ impl<A: Above> Http<A> {
             Framing::Chunked => false,
         };
         if droppable {
-            return self.read_body(id, head, Purpose::Dropped(Box::new(then)), shared);
+            return self.read_body(id, head, BodyPurpose::Dropped(Box::new(then)), shared);
         }
         // The answer comes before the body: what follows can't be told apart from a request any more.
         reply.keep_alive = false;
         then(reply, id, shared);
-        Ok(Then::End)
+        Ok(NextStep::End)
     }
 
     pub(super) fn read_body(
         &mut self,
         id: ConnectionId,
         head: &Head<'_>,
-        purpose: Purpose<A::Call>,
-        shared: &mut Shared,
-    ) -> Result<Next<A>, HttpError> {
-        let decoder = BodyDecoder::new(head.framing, &shared.site.limits.http);
+        purpose: BodyPurpose<A::Call>,
+        shared: &mut Context,
+    ) -> Result<HttpNext<A>, HttpError> {
+        let decoder = BodyDecoder::new(head.framing, &shared.config.limits.http);
         if head.expect_continue && !decoder.is_end() {
-            shared.ports.outboxes.buffer(id).extend_from_slice(CONTINUE);
+            shared
+                .requests
+                .outboxes
+                .buffer(id)
+                .extend_from_slice(CONTINUE);
         }
         let is_end = decoder.is_end();
-        let body = Body {
+        let body = RequestBody {
             decoder,
             purpose,
             data: Vec::new(),
@@ -88,37 +92,40 @@ impl<A: Above> Http<A> {
             return Ok(self.body_complete(id, body, shared));
         }
         self.state = State::Body(Box::new(body));
-        Ok(Then::GoOn)
+        Ok(NextStep::Continue)
     }
 
     pub(super) fn body(
         &mut self,
         id: ConnectionId,
         input: &[u8],
-        shared: &mut Shared,
-    ) -> Result<Step<Opened<A::Session>>, HttpError> {
+        shared: &mut Context,
+    ) -> Result<StageStep<OpenedSession<A::Session>>, HttpError> {
         let State::Body(body) = &mut self.state else {
             unreachable!("called in this state only")
         };
         let piece = body.decoder.decode(input)?;
-        if !matches!(body.purpose, Purpose::Dropped(_)) {
+        if !matches!(body.purpose, BodyPurpose::Dropped(_)) {
             body.data.extend_from_slice(&input[piece.data.clone()]);
         }
         let taken = piece.consumed;
-        shared.ports.outboxes.journal.body(id, taken);
+        shared.requests.outboxes.access_log.body_received(id, taken);
         if !piece.is_end {
             let then = if taken < input.len() {
-                Then::GoOn
+                NextStep::Continue
             } else {
-                Then::NeedInput
+                NextStep::NeedInput
             };
-            return Ok(Step { taken, then });
+            return Ok(StageStep {
+                consumed: taken,
+                then,
+            });
         }
         let State::Body(body) = std::mem::replace(&mut self.state, State::Head) else {
             unreachable!("as above")
         };
-        Ok(Step {
-            taken,
+        Ok(StageStep {
+            consumed: taken,
             then: self.body_complete(id, *body, shared),
         })
     }
@@ -126,36 +133,38 @@ impl<A: Above> Http<A> {
     pub(super) fn body_complete(
         &mut self,
         id: ConnectionId,
-        body: Body<A::Call>,
-        shared: &mut Shared,
-    ) -> Next<A> {
+        body: RequestBody<A::Call>,
+        shared: &mut Context,
+    ) -> HttpNext<A> {
         self.since_ms = shared.now.mono_ms;
         let mut call = match body.purpose {
-            Purpose::Call(call) => call,
-            Purpose::App(app, kept) => return self.ask_kept(id, app, &kept, &body.data, shared),
-            Purpose::Stream(mut kept) => {
-                kept.body = body.data;
-                return self.name_stream(id, kept, shared);
+            BodyPurpose::Call(call) => call,
+            BodyPurpose::App(app, kept) => {
+                return self.call_app_with_pending(id, app, &kept, &body.data, shared);
             }
-            Purpose::Answer(answer_to) => {
+            BodyPurpose::Stream(mut kept) => {
+                kept.body = body.data;
+                return self.authenticate_stream(id, kept, shared);
+            }
+            BodyPurpose::Answer(answer_to) => {
                 answer_to(&body.data, shared).write(&body.reply, id, shared);
                 return self.finish(id, body.reply.keep_alive, shared);
             }
-            Purpose::Dropped(then) => {
+            BodyPurpose::Dropped(then) => {
                 let keep_alive = body.reply.keep_alive;
                 then(body.reply, id, shared);
                 return self.finish(id, keep_alive, shared);
             }
         };
         match call.run(&body.data, id, shared) {
-            CallEnd::Answered(answers) => self.call_ended(id, answers, body.reply, shared),
-            CallEnd::Refused(refusal) => {
+            CallStatus::Answered(answers) => self.call_ended(id, answers, body.reply, shared),
+            CallStatus::Refused(refusal) => {
                 refusal.write(&body.reply, id, shared);
                 self.finish(id, body.reply.keep_alive, shared)
             }
-            CallEnd::Waits(block) => {
+            CallStatus::Pending(block) => {
                 self.state = State::Call(call, body.reply);
-                Then::Wait(block)
+                NextStep::Wait(block)
             }
         }
     }

@@ -2,17 +2,17 @@
 
 use std::net::IpAddr;
 
-use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_proto::http::{
-    Head, ResponseBody, ResponseHead, Status, Version, finish_chunks, write_chunk,
+    Head, HttpVersion, ResponseBody, ResponseHead, Status, finish_chunks, write_chunk,
 };
 
-use super::protocol::Above;
-use super::{Http, Next, State};
-use crate::context::shared::Shared;
-use crate::context::step::{Block, Then};
-use crate::context::work;
-use crate::http::reply::{Refusal, Reply};
+use super::protocol::UpperLayer;
+use super::{HttpNext, HttpStage, State};
+use crate::context::step::{NextStep, WaitReason};
+use crate::context::work_budget;
+use crate::context::worker_context::Context;
+use crate::http::reply::{Refusal, ReplyContext};
 use crate::outbox::{ANSWERS_BYTES_HIGH, SLICE_BYTES};
 
 const JSON: &str = "application/json";
@@ -28,7 +28,7 @@ pub(crate) trait ApiCall: Sized {
         below: &str,
         client: IpAddr,
         id: ConnectionId,
-        shared: &mut Shared,
+        shared: &mut Context,
     ) -> Result<Self, Refusal>;
 
     /// The same of a call of the admin page.
@@ -38,18 +38,22 @@ pub(crate) trait ApiCall: Sized {
         is_tls: bool,
         client: IpAddr,
         id: ConnectionId,
-        shared: &mut Shared,
+        shared: &mut Context,
     ) -> Result<Self, Refusal>;
 
     /// Carries the call out.
-    fn run(&mut self, body: &[u8], id: ConnectionId, shared: &mut Shared)
-    -> CallEnd<Self::Answers>;
+    fn run(
+        &mut self,
+        body: &[u8],
+        id: ConnectionId,
+        shared: &mut Context,
+    ) -> CallStatus<Self::Answers>;
 
     /// Goes on after a wait.
-    fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> CallEnd<Self::Answers>;
+    fn resume(&mut self, id: ConnectionId, shared: &mut Context) -> CallStatus<Self::Answers>;
 
     /// A home has answered one of its tickets.
-    fn answered(&mut self, ticket: Ticket, answer: Answer);
+    fn answered(&mut self, ticket: Ticket, answer: HubReply);
 }
 
 /// The rest of an answer's body.
@@ -59,41 +63,43 @@ pub(crate) trait AnswerBody {
 }
 
 /// What came of carrying out a call.
-pub(crate) enum CallEnd<A> {
+pub(crate) enum CallStatus<A> {
     /// The body of the answer.
     Answered(A),
     /// It is not carried out now.
     Refused(Refusal),
     /// Resume it later.
-    Waits(Block),
+    Pending(WaitReason),
 }
 
 /// The rest of an answer.
-pub(super) struct Answering<B> {
+pub(super) struct UnfinishedAnswer<B> {
     answers: B,
     keep_alive: bool,
 }
 
-impl<A: Above> Http<A> {
+impl<A: UpperLayer> HttpStage<A> {
     /// A call is answered.
     pub(super) fn call_ended(
         &mut self,
         id: ConnectionId,
         mut answers: <A::Call as ApiCall>::Answers,
-        reply: Reply,
-        shared: &mut Shared,
-    ) -> Next<A> {
+        reply: ReplyContext,
+        shared: &mut Context,
+    ) -> HttpNext<A> {
         let bytes_max = match reply.version {
             // It knows no chunks.
-            Version::Http10 => usize::MAX,
-            Version::Http11 => SLICE_BYTES,
+            HttpVersion::Http10 => usize::MAX,
+            HttpVersion::Http11 => SLICE_BYTES,
         };
-        let mut part = shared.ports.outboxes.spare();
+        let mut part = shared.requests.outboxes.spare();
         let is_whole = answers.write(&mut part, bytes_max);
-        shared.work.charge(work::ANSWER_BYTE * part.len() as u64);
+        shared
+            .work
+            .charge(work_budget::ANSWER_BYTE * part.len() as u64);
         if is_whole {
             reply.write(id, Status::OK, JSON, &part, shared);
-            shared.ports.outboxes.recycle(part);
+            shared.requests.outboxes.recycle(part);
             self.state = State::Head;
             return self.finish(id, reply.keep_alive, shared);
         }
@@ -103,42 +109,44 @@ impl<A: Above> Http<A> {
             keep_alive: reply.keep_alive && !shared.is_draining(),
             body: ResponseBody::Chunked,
         };
-        shared.answered(id, Status::OK.0);
-        let out = shared.ports.outboxes.buffer(id);
+        shared.response_started(id, Status::OK.0);
+        let out = shared.requests.outboxes.buffer(id);
         // The header is one that can be written.
         let _ = head.write(out, shared.date.text(), &[("Content-Type", JSON)]);
         write_chunk(out, &part);
-        shared.ports.outboxes.recycle(part);
+        shared.requests.outboxes.recycle(part);
         let keep_alive = head.keep_alive;
-        let answering = Answering {
+        let answering = UnfinishedAnswer {
             answers,
             keep_alive,
         };
-        self.go_on_answering(id, Box::new(answering), shared)
+        self.continue_answer(id, Box::new(answering), shared)
     }
 
     /// Writes as much of the rest as the caller's reading allows, and the connection's share of the turn.
-    pub(super) fn go_on_answering(
+    pub(super) fn continue_answer(
         &mut self,
         id: ConnectionId,
-        mut answering: Box<Answering<<A::Call as ApiCall>::Answers>>,
-        shared: &mut Shared,
-    ) -> Next<A> {
+        mut answering: Box<UnfinishedAnswer<<A::Call as ApiCall>::Answers>>,
+        shared: &mut Context,
+    ) -> HttpNext<A> {
         loop {
-            let queued = shared.ports.outboxes.queued(id);
+            let queued = shared.requests.outboxes.queued(id);
             if queued > ANSWERS_BYTES_HIGH || shared.work.is_spent() {
                 self.state = State::Answering(answering);
-                return Then::Wait(Block::Output);
+                return NextStep::Wait(WaitReason::Output);
             }
-            let mut part = shared.ports.outboxes.spare();
+            let mut part = shared.requests.outboxes.spare();
             let is_last = answering.answers.write(&mut part, SLICE_BYTES);
-            shared.work.charge(work::ANSWER_BYTE * part.len() as u64);
-            let out = shared.ports.outboxes.buffer(id);
+            shared
+                .work
+                .charge(work_budget::ANSWER_BYTE * part.len() as u64);
+            let out = shared.requests.outboxes.buffer(id);
             write_chunk(out, &part);
             if is_last {
                 finish_chunks(out);
             }
-            shared.ports.outboxes.recycle(part);
+            shared.requests.outboxes.recycle(part);
             if is_last {
                 self.state = State::Head;
                 return self.finish(id, answering.keep_alive, shared);

@@ -2,19 +2,18 @@
 //!
 //! It goes from state to state and keeps the deadlines; what a request leads to is decided in `request`, and an upgrade
 //! ends the stage ([`upgrade`](crate::http::upgrade)).
-//! What lies [above](protocol::Above) is carried out elsewhere: sessions and calls of the API. Applications are asked in `app`, what they write in parts goes out
+//! What lies [above](protocol::UpperLayer) is carried out elsewhere: sessions and calls of the API. Applications are asked in `app`, what they write in parts goes out
 //! through `parts`, answers are written by
 //! [`reply`](crate::http::reply) and [`stream`](crate::http::stream).
 
 mod admin_page;
 pub(crate) mod api_error;
 mod app;
+mod authentication;
 mod body;
 pub(crate) mod call;
+mod chunked_response;
 mod exposition;
-pub(crate) mod guessing;
-mod named;
-mod parts;
 pub(crate) mod protocol;
 pub(crate) mod reply;
 mod request;
@@ -22,78 +21,79 @@ pub mod static_files;
 pub(crate) mod stream;
 mod streams;
 pub mod upgrade;
+pub(crate) mod wrong_key;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_proto::http::{self, HeadScan, HttpError, Status};
 use veche_types::AppId;
 
-use crate::context::app::Gone;
-use crate::context::identity::Certified;
-use crate::context::route::Headers;
-use crate::context::shared::Shared;
-use crate::context::stats::Handshake;
-use crate::context::step::{Block, Step, Then};
-use crate::context::work;
-use crate::http::reply::{Reply, refuse_request};
-use crate::http::stream::{Pumped, Stream};
+use crate::context::app::AbandonReason;
+use crate::context::identity::CertificateNames;
+use crate::context::route::RouteHeaders;
+use crate::context::stats::HandshakeOutcome;
+use crate::context::step::{NextStep, StageStep, WaitReason};
+use crate::context::work_budget;
+use crate::context::worker_context::Context;
+use crate::http::reply::{ReplyContext, refuse_request};
+use crate::http::stream::{StreamProgress, StreamedBody};
 use crate::http::upgrade::Registration;
 use crate::outbox::ANSWERS_BYTES_HIGH;
-use app::KeptRequest;
-use body::Body;
-use call::{Answering, ApiCall, CallEnd};
-use named::Naming;
-use parts::Parts;
-use protocol::Above;
-pub(crate) use protocol::Opened;
+use app::PendingRequest;
+use authentication::AuthStep;
+use body::RequestBody;
+use call::{ApiCall, CallStatus, UnfinishedAnswer};
+use chunked_response::ChunkedResponse;
+pub(crate) use protocol::OpenedSession;
+use protocol::UpperLayer;
 
 /// How long a connection that comes while the server goes away has for its request, in milliseconds.
 const HEADER_MS_IN_DRAIN: u64 = 1_000;
 
 /// What comes of a request: the stage goes on, or ends with an open session.
-type Next<A> = Then<Opened<<A as Above>::Session>>;
+type HttpNext<A> = NextStep<OpenedSession<<A as UpperLayer>::Session>>;
 
 /// The stage's state; boxed, since few connections stay in it.
-pub(crate) struct Http<A: Above> {
+pub(crate) struct HttpStage<A: UpperLayer> {
     scan: HeadScan,
     state: State<A>,
     peer: IpAddr,
     /// Of the certificate that the client has shown.
-    certified: Option<Box<Certified>>,
+    certified: Option<Box<CertificateNames>>,
     /// Who asks: the peer, or whom it asks for, if it is a proxy that we trust.
     client: IpAddr,
     listener: u16,
     /// Headers that the route of the present request adds to answers.
-    headers: Option<Arc<Headers>>,
+    headers: Option<Arc<RouteHeaders>>,
     /// Since when the present wait lasts: accept, first byte of a head, end of a head, end of a response.
     since_ms: u64,
     accepted_ms: u64,
     requests: u64,
 }
 
-enum State<A: Above> {
+enum State<A: UpperLayer> {
     Head,
-    Body(Box<Body<A::Call>>),
+    Body(Box<RequestBody<A::Call>>),
     /// A home worker has yet to answer an API call.
-    Call(Box<A::Call>, Reply),
+    Call(Box<A::Call>, ReplyContext),
     /// A home worker has yet to register the session.
     Registering(Box<Registration<A::Session>>),
-    Streaming(Box<Stream>),
+    Streaming(Box<StreamedBody>),
     /// A long answer to an API call is written as the caller reads.
-    Answering(Box<Answering<<A::Call as ApiCall>::Answers>>),
+    Answering(Box<UnfinishedAnswer<<A::Call as ApiCall>::Answers>>),
     /// An application has yet to answer a request.
-    App(AppId, Box<KeptRequest>),
+    App(AppId, Box<PendingRequest>),
     /// An application has begun to answer.
-    Parts(Box<Parts>),
+    Parts(Box<ChunkedResponse>),
     /// An application has yet to judge a handshake.
-    Asking(AppId, Box<KeptRequest>),
+    Asking(AppId, Box<PendingRequest>),
     /// It has yet to be found out who asks.
-    Naming(Naming, Box<KeptRequest>),
+    Naming(AuthStep, Box<PendingRequest>),
 }
 
-impl<A: Above> Http<A> {
+impl<A: UpperLayer> HttpStage<A> {
     pub(crate) fn new(listener: u16, peer: IpAddr, now_ms: u64) -> Self {
         Self {
             scan: HeadScan::default(),
@@ -110,7 +110,7 @@ impl<A: Above> Http<A> {
     }
 
     /// The client has shown a certificate.
-    pub(crate) fn set_certified(&mut self, certified: Certified) {
+    pub(crate) fn set_certified(&mut self, certified: CertificateNames) {
         self.certified = Some(Box::new(certified));
     }
 
@@ -139,8 +139,8 @@ impl<A: Above> Http<A> {
         &mut self,
         id: ConnectionId,
         input: &mut [u8],
-        shared: &mut Shared,
-    ) -> Step<Opened<A::Session>> {
+        shared: &mut Context,
+    ) -> StageStep<OpenedSession<A::Session>> {
         let result = match &mut self.state {
             State::Head => self.head(id, input, shared),
             State::Body(_) => self.body(id, input, shared),
@@ -149,20 +149,20 @@ impl<A: Above> Http<A> {
             | State::Registering(_)
             | State::Streaming(_)
             | State::Answering(_)
-            | State::Naming(..) => Ok(Step {
-                taken: 0,
-                then: Then::Wait(Block::Answer),
+            | State::Naming(..) => Ok(StageStep {
+                consumed: 0,
+                then: NextStep::Wait(WaitReason::Answer),
             }),
-            State::App(..) | State::Parts(_) | State::Asking(..) => Ok(Step {
-                taken: 0,
-                then: Then::Wait(Block::App),
+            State::App(..) | State::Parts(_) | State::Asking(..) => Ok(StageStep {
+                consumed: 0,
+                then: NextStep::Wait(WaitReason::App),
             }),
         };
         result.unwrap_or_else(|error| {
             refuse_request(id, &error, shared);
-            Step {
-                taken: input.len(),
-                then: Then::End,
+            StageStep {
+                consumed: input.len(),
+                then: NextStep::End,
             }
         })
     }
@@ -171,9 +171,9 @@ impl<A: Above> Http<A> {
         &mut self,
         id: ConnectionId,
         input: &[u8],
-        shared: &mut Shared,
-    ) -> Result<Step<Opened<A::Session>>, HttpError> {
-        let site = Arc::clone(&shared.site);
+        shared: &mut Context,
+    ) -> Result<StageStep<OpenedSession<A::Session>>, HttpError> {
+        let site = Arc::clone(&shared.config);
         if !self.scan.is_midway() {
             self.since_ms = if self.requests == 0 {
                 self.accepted_ms
@@ -182,37 +182,40 @@ impl<A: Above> Http<A> {
             };
         }
         let Some((head, end)) = http::read_head(&mut self.scan, input, &site.limits.http)? else {
-            return Ok(Step {
-                taken: 0,
-                then: Then::NeedInput,
+            return Ok(StageStep {
+                consumed: 0,
+                then: NextStep::NeedInput,
             });
         };
         self.scan = HeadScan::default();
         self.requests += 1;
         self.headers = None;
-        shared.work.charge(work::REQUEST);
+        shared.work.charge(work_budget::REQUEST);
         self.since_ms = shared.now.mono_ms;
         let then = self.request(id, &head, &input[..end], shared)?;
-        Ok(Step { taken: end, then })
+        Ok(StageStep {
+            consumed: end,
+            then,
+        })
     }
 
     /// Returns how the present request is answered.
-    fn reply(&self, head: &http::Head<'_>) -> Reply {
-        Reply::to(head, self.headers.clone())
+    fn reply(&self, head: &http::Head<'_>) -> ReplyContext {
+        ReplyContext::to(head, self.headers.clone())
     }
 
     /// After a response: go on with the next request, or end.
-    fn finish(&mut self, id: ConnectionId, keep_alive: bool, shared: &mut Shared) -> Next<A> {
-        shared.ports.outboxes.end_entry(id, self.client);
+    fn finish(&mut self, id: ConnectionId, keep_alive: bool, shared: &mut Context) -> HttpNext<A> {
+        shared.requests.outboxes.end_entry(id, self.client);
         self.since_ms = shared.now.mono_ms;
         if !keep_alive || shared.is_draining() {
-            return Then::End;
+            return NextStep::End;
         }
         // Whoever pipelines must also read.
-        if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
-            return Then::Wait(Block::Output);
+        if shared.requests.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
+            return NextStep::Wait(WaitReason::Output);
         }
-        Then::GoOn
+        NextStep::Continue
     }
 
     /// Begins to stream the rest of a response, if there is one.
@@ -220,9 +223,9 @@ impl<A: Above> Http<A> {
         &mut self,
         id: ConnectionId,
         keep_alive: bool,
-        stream: Option<Stream>,
-        shared: &mut Shared,
-    ) -> Next<A> {
+        stream: Option<StreamedBody>,
+        shared: &mut Context,
+    ) -> HttpNext<A> {
         match stream {
             None => self.finish(id, keep_alive, shared),
             Some(stream) => {
@@ -233,14 +236,14 @@ impl<A: Above> Http<A> {
     }
 
     /// Writes as much of a streamed response as the client's reading allows.
-    fn pump(&mut self, id: ConnectionId, shared: &mut Shared) -> Next<A> {
+    fn pump(&mut self, id: ConnectionId, shared: &mut Context) -> HttpNext<A> {
         let State::Streaming(stream) = &mut self.state else {
-            return Then::GoOn;
+            return NextStep::Continue;
         };
         match stream.pump(id, shared) {
-            Pumped::Whole => {}
-            Pumped::Full => return Then::Wait(Block::Output),
-            Pumped::Cut => return Then::End,
+            StreamProgress::Whole => {}
+            StreamProgress::Full => return NextStep::Wait(WaitReason::Output),
+            StreamProgress::Cut => return NextStep::End,
         }
         let keep_alive = stream.keep_alive;
         self.state = State::Head;
@@ -251,25 +254,25 @@ impl<A: Above> Http<A> {
         &mut self,
         id: ConnectionId,
         ticket: Ticket,
-        answer: Answer,
-        shared: &mut Shared,
-    ) -> Next<A> {
+        answer: HubReply,
+        shared: &mut Context,
+    ) -> HttpNext<A> {
         match &mut self.state {
             State::Call(call, _) => {
                 call.answered(ticket, answer);
-                Then::GoOn
+                NextStep::Continue
             }
             State::Registering(registration) => {
                 registration.answered(id, ticket, &answer, shared);
                 if !registration.is_complete() {
-                    return Then::Wait(Block::Answer);
+                    return NextStep::Wait(WaitReason::Answer);
                 }
                 let State::Registering(registration) =
                     std::mem::replace(&mut self.state, State::Head)
                 else {
                     unreachable!("matched above")
                 };
-                Then::Become(self.open(id, *registration, shared))
+                NextStep::Become(self.open(id, *registration, shared))
             }
             State::App(..) | State::Parts(_) => {
                 let app = match &self.state {
@@ -278,60 +281,62 @@ impl<A: Above> Http<A> {
                     _ => unreachable!("matched above"),
                 };
                 shared.with_apps(|apps, shared| apps.answered(app, id, ticket, answer, shared));
-                Then::Wait(Block::App)
+                NextStep::Wait(WaitReason::App)
             }
-            _ => Then::Wait(Block::Answer),
+            _ => NextStep::Wait(WaitReason::Answer),
         }
     }
 
-    pub(crate) fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> Next<A> {
+    pub(crate) fn resume(&mut self, id: ConnectionId, shared: &mut Context) -> HttpNext<A> {
         match std::mem::replace(&mut self.state, State::Head) {
             State::Call(mut call, reply) => match call.resume(id, shared) {
-                CallEnd::Answered(answers) => self.call_ended(id, answers, reply, shared),
-                CallEnd::Refused(refusal) => {
+                CallStatus::Answered(answers) => self.call_ended(id, answers, reply, shared),
+                CallStatus::Refused(refusal) => {
                     refusal.write(&reply, id, shared);
                     self.finish(id, reply.keep_alive, shared)
                 }
-                CallEnd::Waits(block) => {
+                CallStatus::Pending(block) => {
                     self.state = State::Call(call, reply);
-                    Then::Wait(block)
+                    NextStep::Wait(block)
                 }
             },
             State::Streaming(stream) => {
                 self.state = State::Streaming(stream);
                 self.pump(id, shared)
             }
-            State::Answering(answering) => self.go_on_answering(id, answering, shared),
+            State::Answering(answering) => self.continue_answer(id, answering, shared),
             State::Parts(parts) => {
                 self.state = State::Parts(parts);
-                self.go_on_with_parts(id, shared)
+                self.continue_chunked(id, shared)
             }
             State::Head => {
                 // It was not for want of a request that none was read.
                 self.since_ms = shared.now.mono_ms;
-                Then::GoOn
+                NextStep::Continue
             }
             other => {
                 self.state = other;
-                Then::GoOn
+                NextStep::Continue
             }
         }
     }
 
     /// The connection is about to end: whoever waits for a 101 is told that it won't come.
-    pub(crate) fn abandon(&mut self, id: ConnectionId, shared: &mut Shared) {
-        self.gone(id, Gone::Left, shared);
+    pub(crate) fn abandon(&mut self, id: ConnectionId, shared: &mut Context) {
+        self.gone(id, AbandonReason::Disconnected, shared);
         let state = std::mem::replace(&mut self.state, State::Head);
         let outcome = match &state {
             State::Registering(registration) => {
                 registration.withdraw(id, shared);
-                Some(Handshake::Malformed)
+                Some(HandshakeOutcome::Malformed)
             }
-            State::Asking(..) => Some(Handshake::Refused),
-            State::Naming(Naming::Upgrade | Naming::Stream, _) => Some(Handshake::Unavailable),
+            State::Asking(..) => Some(HandshakeOutcome::Refused),
+            State::Naming(AuthStep::Upgrade | AuthStep::Stream, _) => {
+                Some(HandshakeOutcome::Unavailable)
+            }
             _ => None,
         };
-        let is_asked_about = matches!(state, State::Naming(Naming::Request(_), _));
+        let is_asked_about = matches!(state, State::Naming(AuthStep::Request(_), _));
         if let Some(outcome) = outcome {
             shared.stats.handshake(outcome);
         }
@@ -347,8 +352,8 @@ impl<A: Above> Http<A> {
         }
     }
 
-    pub(crate) fn deadline_ms(&self, shared: &Shared) -> u64 {
-        let limits = &shared.site.limits;
+    pub(crate) fn deadline_ms(&self, shared: &Context) -> u64 {
+        let limits = &shared.config.limits;
         let wait = match self.state {
             State::Head if self.requests > 0 && !self.scan.is_midway() => limits.idle_timeout_ms,
             State::Head => {
@@ -371,7 +376,7 @@ impl<A: Above> Http<A> {
     }
 
     /// The wait is over; says 408 where something had begun.
-    pub(crate) fn timeout(&mut self, id: ConnectionId, shared: &mut Shared) -> bool {
+    pub(crate) fn timeout(&mut self, id: ConnectionId, shared: &mut Context) -> bool {
         if self.deadline_ms(shared) > shared.now.mono_ms {
             return true;
         }

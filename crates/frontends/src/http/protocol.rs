@@ -10,48 +10,51 @@ use serde_json::{Map, Value};
 use veche_hub::{ConnectionId, Since};
 use veche_proto::http::{Head, Status};
 use veche_proto::websocket::Decoder;
-use veche_proto::websocket::handshake::Upgrade;
+use veche_proto::websocket::handshake::UpgradeRequest;
 use veche_types::Now;
 
-use crate::context::app::Request;
-use crate::context::hears::Hears;
-use crate::context::identity::{Lease, Unknown};
+use crate::context::app::RequestView;
+use crate::context::delivery_mode::DeliveryMode;
+use crate::context::identity::{AuthError, IdentityLease};
 use crate::context::route::Route;
 use crate::context::session::Session;
-use crate::context::shared::Shared;
+use crate::context::worker_context::Context;
 use crate::http::call::ApiCall;
-use crate::http::reply::{Refusal, Reply};
-use crate::http::upgrade::Refused;
+use crate::http::reply::{Refusal, ReplyContext};
+use crate::http::upgrade::RefusedUpgrade;
 
 /// What lies above the stage: the sessions that requests open, and the API that they call.
-pub(crate) trait Above {
+pub(crate) trait UpperLayer {
     /// A session of any protocol.
-    type Session: Opening;
+    type Session: OpenSession;
     /// A call of the API.
     type Call: ApiCall;
 }
 
 /// How sessions of a protocol begin.
-pub(crate) trait Opening: Session + Sized {
+pub(crate) trait OpenSession: Session + Sized {
     /// Says what a request leads to. A route of a protocol leads to a WebSocket by default, whatever the request is: one
     /// that is no handshake is refused as such.
-    fn plan(asked: &Asked<'_, '_>, shared: &mut Shared) -> Plan {
+    fn plan(asked: &ProtocolRequest<'_, '_>, shared: &mut Context) -> RequestPlan {
         let _ = (asked, shared);
-        Plan::Upgrade
+        RequestPlan::Upgrade
     }
 
     /// Begins a session with a handshake that is right by RFC 6455 and by the route's origins.
     ///
     /// # Errors
     /// The handshake is refused. Nothing is written yet.
-    fn begin(wanted: &Wanted<'_, '_, '_>, shared: &Shared) -> Result<Begun<Self>, Refused>;
+    fn begin(
+        wanted: &HandshakeRequest<'_, '_, '_>,
+        shared: &Context,
+    ) -> Result<NewSession<Self>, RefusedUpgrade>;
 
-    /// Begins a session whose messages are parts of a response, after [`Plan::Stream`]. `None`: not by this protocol.
+    /// Begins a session whose messages are parts of a response, after [`RequestPlan::Stream`]. `None`: not by this protocol.
     fn begin_stream(
         request: &StreamRequest<'_, '_>,
         id: ConnectionId,
-        shared: &mut Shared,
-    ) -> Option<StreamBegun<Self>> {
+        shared: &mut Context,
+    ) -> Option<NewStream<Self>> {
         let _ = (request, id, shared);
         None
     }
@@ -62,13 +65,13 @@ pub(crate) trait Opening: Session + Sized {
     }
 
     /// Whether the client may authenticate with its first message.
-    fn may_be_named_later(&self) -> bool {
+    fn may_authenticate_later(&self) -> bool {
         false
     }
 
     /// A client that is refused for good may learn it by a close code, after the handshake. Returns code and reason if the
     /// session is to be opened for that; otherwise the handshake is refused.
-    fn refuse_for_good(&mut self, why: Unknown) -> Option<(u16, &'static str)> {
+    fn close_instead_of_refusing(&mut self, why: AuthError) -> Option<(u16, &'static str)> {
         let _ = why;
         None
     }
@@ -81,64 +84,64 @@ pub(crate) trait Opening: Session + Sized {
 
     /// Takes the identity that the handshake has. Returns whether the session is subscribed to the
     /// user's own channel from the beginning.
-    fn identified(&mut self, client: Identified<'_, '_>) -> bool {
+    fn set_identity(&mut self, client: SessionIdentity<'_, '_>) -> bool {
         let _ = client;
         true
     }
 
     /// What the session gets of publications before it has any way to ask.
-    fn hears(&self, route: &Route) -> Hears {
+    fn delivery_mode(&self, route: &Route) -> DeliveryMode {
         let _ = route;
-        Hears::Nothing
+        DeliveryMode::Disabled
     }
 
-    /// Whether [`Opening::opened`] is called: the request is kept until then.
-    fn hears_opened(&self) -> bool {
+    /// Whether [`OpenSession::handle_opened`] is called: the request is kept until then.
+    fn wants_opened(&self) -> bool {
         false
     }
 
     /// The WebSocket is open: the 101 is written.
-    fn opened(&mut self, id: ConnectionId, request: &Request<'_>, shared: &mut Shared) {
+    fn handle_opened(&mut self, id: ConnectionId, request: &RequestView<'_>, shared: &mut Context) {
         let _ = (id, request, shared);
     }
 }
 
 /// A request on the route of a protocol.
-pub(crate) struct Asked<'a, 'b> {
+pub(crate) struct ProtocolRequest<'a, 'b> {
     pub(crate) head: &'a Head<'b>,
     pub(crate) route: &'a Arc<Route>,
     /// Whether its listener has TLS.
     pub(crate) is_tls: bool,
-    /// Whether one more session may be opened from the client's address; to be called once, before [`Plan::Stream`].
-    pub(crate) may_open: &'a dyn Fn(&Shared) -> Result<(), Refusal>,
+    /// Whether one more session may be opened from the client's address; to be called once, before [`RequestPlan::Stream`].
+    pub(crate) may_open: &'a dyn Fn(&Context) -> Result<(), Refusal>,
 }
 
 /// What a request leads to.
-pub(crate) enum Plan {
-    /// A WebSocket, by [`Opening::begin`].
+pub(crate) enum RequestPlan {
+    /// A WebSocket, by [`OpenSession::begin`].
     Upgrade,
-    /// An endless response, by [`Opening::begin_stream`]. Its first messages are these bytes; `None`: the request's body.
+    /// An endless response, by [`OpenSession::begin_stream`]. Its first messages are these bytes; `None`: the request's body.
     Stream(Option<Vec<u8>>),
     /// An answer to the request's body.
-    Answer(AnswerTo),
+    Answer(BodyHandler),
     /// An answer without looking at the body.
-    Reply(Answer),
+    Reply(BodyAnswer),
     /// A refusal.
     Refuse(Refusal),
 }
 
 /// Makes an answer of a body.
-pub(crate) type AnswerTo = Box<dyn FnOnce(&[u8], &mut Shared) -> Answer>;
+pub(crate) type BodyHandler = Box<dyn FnOnce(&[u8], &mut Context) -> BodyAnswer>;
 
 /// A whole answer.
-pub(crate) struct Answer {
+pub(crate) struct BodyAnswer {
     pub(crate) status: Status,
     pub(crate) headers: Vec<(&'static str, Cow<'static, str>)>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
-    pub(crate) fn write(&self, reply: &Reply, id: ConnectionId, shared: &mut Shared) {
+impl BodyAnswer {
+    pub(crate) fn write(&self, reply: &ReplyContext, id: ConnectionId, shared: &mut Context) {
         let headers = self.headers.iter();
         let headers: Vec<_> = headers.map(|(name, value)| (*name, &**value)).collect();
         reply.write_with(id, self.status, &headers, &self.body, shared);
@@ -146,14 +149,14 @@ impl Answer {
 }
 
 /// A handshake.
-pub(crate) struct Wanted<'r, 'a, 'b> {
+pub(crate) struct HandshakeRequest<'r, 'a, 'b> {
     pub(crate) head: &'r Head<'b>,
     pub(crate) route: &'r Arc<Route>,
-    pub(crate) upgrade: &'r Upgrade<'a, 'b>,
+    pub(crate) upgrade: &'r UpgradeRequest<'a, 'b>,
 }
 
 /// A session that has begun with a handshake.
-pub(crate) struct Begun<S> {
+pub(crate) struct NewSession<S> {
     pub(crate) session: S,
     /// What it asks to hear beside its user's own channel, each channel once.
     pub(crate) channels: Vec<String>,
@@ -161,7 +164,7 @@ pub(crate) struct Begun<S> {
     pub(crate) since: Option<Arc<[Since]>>,
 }
 
-impl<S> Begun<S> {
+impl<S> NewSession<S> {
     /// A session that asks for nothing in its handshake.
     pub(crate) fn of(session: S) -> Self {
         Self {
@@ -171,8 +174,8 @@ impl<S> Begun<S> {
         }
     }
 
-    pub(crate) fn map<T>(self, map: impl FnOnce(S) -> T) -> Begun<T> {
-        Begun {
+    pub(crate) fn map<T>(self, map: impl FnOnce(S) -> T) -> NewSession<T> {
+        NewSession {
             session: map(self.session),
             channels: self.channels,
             since: self.since,
@@ -189,16 +192,16 @@ pub(crate) struct StreamRequest<'a, 'b> {
 }
 
 /// A session that has begun with such a request.
-pub(crate) struct StreamBegun<S> {
+pub(crate) struct NewStream<S> {
     pub(crate) session: S,
-    pub(crate) framing: Framing,
+    pub(crate) framing: StreamFraming,
     pub(crate) content_type: &'static str,
     pub(crate) headers: Vec<(&'static str, Cow<'static, str>)>,
 }
 
-impl<S> StreamBegun<S> {
-    pub(crate) fn map<T>(self, map: impl FnOnce(S) -> T) -> StreamBegun<T> {
-        StreamBegun {
+impl<S> NewStream<S> {
+    pub(crate) fn map<T>(self, map: impl FnOnce(S) -> T) -> NewStream<T> {
+        NewStream {
             session: map(self.session),
             framing: self.framing,
             content_type: self.content_type,
@@ -209,7 +212,7 @@ impl<S> StreamBegun<S> {
 
 /// The framing of messages within a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Framing {
+pub(crate) enum StreamFraming {
     /// One line per message.
     Lines,
     /// Each message has its own length prefix.
@@ -219,23 +222,23 @@ pub(crate) enum Framing {
 }
 
 /// A client's identity when its session begins.
-pub(crate) struct Identified<'a, 'b> {
+pub(crate) struct SessionIdentity<'a, 'b> {
     /// The user; empty for an anonymous client.
     pub(crate) user: &'a str,
     /// The claims of its token.
     pub(crate) claims: Option<Box<Map<String, Value>>>,
     /// The [endings](crate::Process::endings) when the question for the user was asked.
-    pub(crate) asked: Option<u64>,
+    pub(crate) disconnects_seen: Option<u64>,
     pub(crate) head: &'a Head<'b>,
     pub(crate) route: &'a Arc<Route>,
 }
 
 /// A session that is open, for the connection to take over.
-pub(crate) struct Opened<S> {
+pub(crate) struct OpenedSession<S> {
     pub(crate) session: S,
     pub(crate) decoder: Decoder,
     pub(crate) route: Arc<Route>,
-    pub(crate) lease: Option<Box<Lease>>,
+    pub(crate) lease: Option<Box<IdentityLease>>,
     /// Messages are parts of a response, and what comes on the connection is of no interest.
     pub(crate) is_response: bool,
     pub(crate) began: Now,

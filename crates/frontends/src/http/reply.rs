@@ -6,26 +6,26 @@ use std::sync::Arc;
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{
-    self, Head, HttpError, Method, ResponseBody, ResponseHead, ResponseWriter, Status, Version,
+    self, Head, HttpError, HttpVersion, Method, ResponseBody, ResponseHead, ResponseWriter, Status,
 };
 
-use crate::context::app::Response;
-use crate::context::note::NoteLevel;
-use crate::context::route::Headers;
-use crate::context::shared::Shared;
+use crate::context::app::AppResponse;
+use crate::context::log_note::NoteLevel;
+use crate::context::route::RouteHeaders;
+use crate::context::worker_context::Context;
 
 /// What a response needs to know of its request.
 #[derive(Clone)]
-pub(crate) struct Reply {
-    pub(crate) version: Version,
+pub(crate) struct ReplyContext {
+    pub(crate) version: HttpVersion,
     pub(crate) keep_alive: bool,
     pub(crate) head_only: bool,
     /// Headers that the request's route adds.
-    pub(crate) headers: Option<Arc<Headers>>,
+    pub(crate) headers: Option<Arc<RouteHeaders>>,
 }
 
-impl Reply {
-    pub(crate) fn to(head: &Head<'_>, headers: Option<Arc<Headers>>) -> Self {
+impl ReplyContext {
+    pub(crate) fn to(head: &Head<'_>, headers: Option<Arc<RouteHeaders>>) -> Self {
         Self {
             version: head.version,
             keep_alive: head.keep_alive,
@@ -55,7 +55,7 @@ impl Reply {
         status: Status,
         content_type: &str,
         body: &[u8],
-        shared: &mut Shared,
+        shared: &mut Context,
     ) {
         self.write_with(id, status, &[("Content-Type", content_type)], body, shared);
     }
@@ -66,7 +66,7 @@ impl Reply {
         status: Status,
         headers: &[(&str, &str)],
         body: &[u8],
-        shared: &mut Shared,
+        shared: &mut Context,
     ) {
         let head = ResponseHead {
             status,
@@ -74,7 +74,7 @@ impl Reply {
             keep_alive: self.keep_alive && !shared.is_draining(),
             body: ResponseBody::Sized(body.len() as u64),
         };
-        shared.answered(id, status.0);
+        shared.response_started(id, status.0);
         let mut all = Vec::new();
         let headers = if self.headers.is_some() {
             all.extend_from_slice(headers);
@@ -83,7 +83,7 @@ impl Reply {
         } else {
             headers
         };
-        let out = shared.ports.outboxes.buffer(id);
+        let out = shared.requests.outboxes.buffer(id);
         if head.write(out, shared.date.text(), headers).is_err() {
             // Ours, not the peer's: a header that can't be written says nothing, but the response stays whole.
             let _ = head.write(out, shared.date.text(), &[]);
@@ -102,13 +102,13 @@ fn has<N: AsRef<str>, V>(headers: &[(N, V)], name: &str) -> bool {
 
 /// Writes an application's response; what can't be written is answered with 500 and said in the log.
 pub(crate) fn write_response(
-    reply: &Reply,
+    reply: &ReplyContext,
     id: ConnectionId,
-    response: &Response,
+    response: &AppResponse,
     body: &[u8],
-    shared: &mut Shared,
+    shared: &mut Context,
 ) {
-    let Response {
+    let AppResponse {
         status, headers, ..
     } = response;
     let head = ResponseHead {
@@ -121,23 +121,23 @@ pub(crate) fn write_response(
         return;
     }
     if !reply.head_only && status.has_body() {
-        shared.ports.outboxes.buffer(id).extend_from_slice(body);
+        shared.requests.outboxes.buffer(id).extend_from_slice(body);
     }
-    shared.answered(id, status.0);
+    shared.response_started(id, status.0);
 }
 
 /// Writes the head of an application's response: its headers, those that the route adds where it has none of that name, and
 /// `own` ones. `false` if it can't be: then a 500 is written.
 pub(crate) fn write_app_head(
-    reply: &Reply,
+    reply: &ReplyContext,
     id: ConnectionId,
     head: ResponseHead,
     status: Status,
     headers: &[(String, String)],
     own: impl FnOnce(&mut ResponseWriter<'_>),
-    shared: &mut Shared,
+    shared: &mut Context,
 ) -> bool {
-    let out = shared.ports.outboxes.buffer(id);
+    let out = shared.requests.outboxes.buffer(id);
     let before = out.len();
     let mut writer = head.start(out, shared.date.text());
     let mut fault = match status.0 {
@@ -159,7 +159,7 @@ pub(crate) fn write_app_head(
     writer.finish();
     let Some(fault) = fault else { return true };
     out.truncate(before);
-    shared.note(
+    shared.log(
         id,
         NoteLevel::Warn,
         format!("the application's response can't be written: {fault}"),
@@ -209,7 +209,7 @@ impl Refusal {
     }
 
     /// Writes the answer.
-    pub(crate) fn write(&self, reply: &Reply, id: ConnectionId, shared: &mut Shared) {
+    pub(crate) fn write(&self, reply: &ReplyContext, id: ConnectionId, shared: &mut Context) {
         let mut headers = vec![("Content-Type", self.content_type)];
         headers.extend(
             self.headers
@@ -233,15 +233,23 @@ impl Refusal {
 }
 
 /// A request that can't be trusted to end where it seems to: answered, and the connection ends.
-pub(crate) fn refuse_request(id: ConnectionId, error: &HttpError, shared: &mut Shared) {
-    shared.note_as(
+pub(crate) fn refuse_request(id: ConnectionId, error: &HttpError, shared: &mut Context) {
+    shared.log_as(
         error.reason,
         id,
         NoteLevel::Info,
         format!("request refused with {}: {}", error.status.0, error.reason),
     );
-    shared.stats.answer(error.status.0);
-    shared.ports.outboxes.journal.refused(id, error.status.0);
+    shared.stats.response(error.status.0);
+    shared
+        .requests
+        .outboxes
+        .access_log
+        .unreadable_request(id, error.status.0);
     shared.stats.protocol_errors.add(1);
-    http::write_error(shared.ports.outboxes.buffer(id), error, shared.date.text());
+    http::write_error(
+        shared.requests.outboxes.buffer(id),
+        error,
+        shared.date.text(),
+    );
 }

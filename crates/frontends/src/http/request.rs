@@ -6,38 +6,38 @@ use std::sync::Arc;
 use veche_hub::ConnectionId;
 use veche_proto::http::{Framing, Head, HttpError, Method, Status};
 
-use super::app::Question;
-use super::body::Purpose;
+use super::app::PendingHandshake;
+use super::body::BodyPurpose;
 use super::call::ApiCall as _;
-use super::protocol::{Above, Asked, Opening as _, Plan};
-use super::{Http, KeptRequest, Next, admin_page, exposition};
-use crate::context::guessing::Lock;
-use crate::context::identity::Named;
-use crate::context::journal::Entry;
-use crate::context::route::{Found, Handler, Route};
-use crate::context::shared::Shared;
-use crate::context::site::{Listener, Role};
-use crate::context::stats::{Handshake, TurnedAway};
-use crate::context::step::Then;
-use crate::context::work;
-use crate::http::guessing;
+use super::protocol::{OpenSession as _, ProtocolRequest, RequestPlan, UpperLayer};
+use super::{HttpNext, HttpStage, PendingRequest, admin_page, exposition};
+use crate::context::access_log_buffer::AccessLogEntry;
+use crate::context::credential_kind::CredentialKind;
+use crate::context::frontend_config::{FrontendListener, ListenerRole};
+use crate::context::identity::Authenticated;
+use crate::context::route::{Route, RouteHandler, RouteMatch};
+use crate::context::stats::{AcceptRejection, HandshakeOutcome};
+use crate::context::step::NextStep;
+use crate::context::work_budget;
+use crate::context::worker_context::Context;
 use crate::http::reply::Refusal;
-use crate::http::static_files::Place;
+use crate::http::static_files::FileLocation;
 use crate::http::stream;
-use crate::http::upgrade::judge;
+use crate::http::upgrade::validate;
+use crate::http::wrong_key;
 
-impl<A: Above> Http<A> {
+impl<A: UpperLayer> HttpStage<A> {
     /// What a request leads to.
     pub(super) fn request(
         &mut self,
         id: ConnectionId,
         head: &Head<'_>,
         raw: &[u8],
-        shared: &mut Shared,
-    ) -> Result<Next<A>, HttpError> {
-        let site = Arc::clone(&shared.site);
+        shared: &mut Context,
+    ) -> Result<HttpNext<A>, HttpError> {
+        let site = Arc::clone(&shared.config);
         let listener = &site.listeners[self.listener as usize];
-        let door = self.door(head, listener, shared);
+        let door = self.check_access(head, listener, shared);
         self.begin_entry(id, head, raw.len(), listener, shared);
         if let Err(refusal) = door {
             return self.refuse(id, head, refusal, shared);
@@ -46,8 +46,8 @@ impl<A: Above> Http<A> {
             .router
             .find(&head.method, &head.path)
         {
-            Found::Route { index, below } => (&site.routes[index as usize], below),
-            Found::MethodNotAllowed => {
+            RouteMatch::Route { index, below } => (&site.routes[index as usize], below),
+            RouteMatch::MethodNotAllowed => {
                 let allow = site.listeners[self.listener as usize]
                     .router
                     .allowed(&head.path);
@@ -55,9 +55,9 @@ impl<A: Above> Http<A> {
                     Refusal::new(Status::METHOD_NOT_ALLOWED, "this path takes other methods");
                 return self.refuse(id, head, refusal.with("Allow", allow), shared);
             }
-            Found::Nothing => {
+            RouteMatch::NotFound => {
                 if head.header_bytes("upgrade").is_some() {
-                    shared.stats.handshake(Handshake::NotFound);
+                    shared.stats.handshake(HandshakeOutcome::NotFound);
                 }
                 return self.refuse(
                     id,
@@ -67,34 +67,34 @@ impl<A: Above> Http<A> {
                 );
             }
         };
-        shared.ports.outboxes.journal.set_route(id, route);
+        shared.requests.outboxes.access_log.set_route(id, route);
         self.headers.clone_from(&route.headers);
         if !route.networks.admit(self.client) {
-            shared.stats.turn_away(TurnedAway::Network);
-            return self.refuse(id, head, not_from_there(), shared);
+            shared.stats.reject_accept(AcceptRejection::Network);
+            return self.refuse(id, head, refuse_network(), shared);
         }
-        if let Handler::Session(_) = route.handler {
+        if let RouteHandler::Session(_) = route.handler {
             return self.session(id, head, raw, route, shared);
         }
-        if head.header_bytes("upgrade").is_some() && takes_socket_here(route, head, below) {
+        if head.header_bytes("upgrade").is_some() && accepts_socket(route, head, below) {
             return self.upgrade(id, head, raw, route, shared);
         }
         match &route.handler {
-            Handler::Api => {
+            RouteHandler::Api => {
                 let call = match A::Call::begin(head, below, self.client, id, shared) {
                     Ok(call) => call,
                     Err(refusal) => return self.refuse(id, head, refusal, shared),
                 };
-                self.read_body(id, head, Purpose::Call(Box::new(call)), shared)
+                self.read_body(id, head, BodyPurpose::Call(Box::new(call)), shared)
             }
-            Handler::Lua { app, .. } => {
+            RouteHandler::Lua { app, .. } => {
                 if let Err(refusal) = self.has_memory(shared) {
                     return self.refuse(id, head, refusal, shared);
                 }
-                let question = Question { route, head, raw };
-                self.name_request(id, *app, &question, shared)
+                let question = PendingHandshake { route, head, raw };
+                self.authenticate_request(id, *app, &question, shared)
             }
-            Handler::Health => {
+            RouteHandler::Health => {
                 let (status, text) = match shared.process.is_ready() && !shared.is_draining() {
                     true => (Status::OK, "ok\n"),
                     false => (Status::SERVICE_UNAVAILABLE, "not ready\n"),
@@ -109,7 +109,7 @@ impl<A: Above> Http<A> {
                     );
                 })
             }
-            Handler::Metrics => {
+            RouteHandler::Metrics => {
                 let is_open_metrics = exposition::accepts_open_metrics(head);
                 self.answer(id, head, shared, move |reply, id, shared| {
                     let text = shared.process.metrics();
@@ -120,32 +120,34 @@ impl<A: Above> Http<A> {
                     reply.write(id, Status::OK, kind, text.as_bytes(), shared);
                 })
             }
-            Handler::Static { root, variants } => {
-                let place = Place {
+            RouteHandler::Static { root, variants } => {
+                let place = FileLocation {
                     root,
-                    below,
+                    relative: below,
                     variants,
                 };
                 self.file(id, head, place, &[], shared)
             }
-            Handler::Admin => match below.trim_start_matches('/').strip_prefix("api/") {
+            RouteHandler::Admin => match below.trim_start_matches('/').strip_prefix("api/") {
                 Some(name) => {
                     let is_tls = self.is_tls(shared);
                     match A::Call::begin_admin(head, name, is_tls, self.client, id, shared) {
-                        Ok(call) => self.read_body(id, head, Purpose::Call(Box::new(call)), shared),
+                        Ok(call) => {
+                            self.read_body(id, head, BodyPurpose::Call(Box::new(call)), shared)
+                        }
                         Err(refusal) => self.refuse(id, head, refusal, shared),
                     }
                 }
                 None => {
-                    let place = Place {
+                    let place = FileLocation {
                         root: Path::new(admin_page::ROOT),
-                        below,
+                        relative: below,
                         variants: &[],
                     };
                     self.file(id, head, place, admin_page::HEADERS, shared)
                 }
             },
-            Handler::Session(_) => unreachable!("handled above"),
+            RouteHandler::Session(_) => unreachable!("handled above"),
         }
     }
 
@@ -156,28 +158,32 @@ impl<A: Above> Http<A> {
         head: &Head<'_>,
         raw: &[u8],
         route: &Arc<Route>,
-        shared: &mut Shared,
-    ) -> Result<Next<A>, HttpError> {
-        let asked = Asked {
+        shared: &mut Context,
+    ) -> Result<HttpNext<A>, HttpError> {
+        let asked = ProtocolRequest {
             head,
             route,
             is_tls: self.is_tls(shared),
             may_open: &|shared| self.may_upgrade(shared),
         };
         match A::Session::plan(&asked, shared) {
-            Plan::Upgrade => self.upgrade(id, head, raw, route, shared),
-            Plan::Refuse(refusal) => self.refuse(id, head, refusal, shared),
-            Plan::Reply(answer) => self.answer(id, head, shared, move |reply, id, shared| {
-                answer.write(&reply, id, shared);
-            }),
-            Plan::Answer(answer_to) => self.read_body(id, head, Purpose::Answer(answer_to), shared),
-            Plan::Stream(first) => {
-                let mut kept = KeptRequest::new(route, raw, Named::default());
+            RequestPlan::Upgrade => self.upgrade(id, head, raw, route, shared),
+            RequestPlan::Refuse(refusal) => self.refuse(id, head, refusal, shared),
+            RequestPlan::Reply(answer) => {
+                self.answer(id, head, shared, move |reply, id, shared| {
+                    answer.write(&reply, id, shared);
+                })
+            }
+            RequestPlan::Answer(answer_to) => {
+                self.read_body(id, head, BodyPurpose::Answer(answer_to), shared)
+            }
+            RequestPlan::Stream(first) => {
+                let mut kept = PendingRequest::new(route, raw, Authenticated::default());
                 match first {
-                    None => self.read_body(id, head, Purpose::Stream(kept), shared),
+                    None => self.read_body(id, head, BodyPurpose::Stream(kept), shared),
                     Some(first) => {
                         kept.body = first;
-                        Ok(self.name_stream(id, kept, shared))
+                        Ok(self.authenticate_stream(id, kept, shared))
                     }
                 }
             }
@@ -189,12 +195,12 @@ impl<A: Above> Http<A> {
         &mut self,
         id: ConnectionId,
         head: &Head<'_>,
-        place: Place<'_>,
+        place: FileLocation<'_>,
         headers: &[(&str, &str)],
-        shared: &mut Shared,
-    ) -> Result<Next<A>, HttpError> {
+        shared: &mut Context,
+    ) -> Result<HttpNext<A>, HttpError> {
         if head.framing == Framing::None {
-            shared.work.charge(work::FILE);
+            shared.work.charge(work_budget::FILE);
             let reply = self.reply(head);
             let stream = stream::answer(id, head, place, (&reply, headers), shared);
             return Ok(self.stream(id, reply.keep_alive, stream, shared));
@@ -214,36 +220,36 @@ impl<A: Above> Http<A> {
         id: ConnectionId,
         head: &Head<'_>,
         length: usize,
-        listener: &Listener,
-        shared: &mut Shared,
+        listener: &FrontendListener,
+        shared: &mut Context,
     ) {
-        let is_internal = listener.role != Role::Public;
-        let outboxes = &mut shared.ports.outboxes;
+        let is_internal = listener.role != ListenerRole::Public;
+        let outboxes = &mut shared.requests.outboxes;
         let queued = outboxes.of(id).buffered();
-        outboxes.journal.begin(id, is_internal, queued, || {
-            Entry::of(head, length, self.client)
+        outboxes.access_log.begin(id, is_internal, queued, || {
+            AccessLogEntry::of(head, length, self.client)
         });
     }
 
     /// Finds out who asks, and whether he may and knows whom.
-    fn door(
+    fn check_access(
         &mut self,
         head: &Head<'_>,
-        listener: &Listener,
-        shared: &Shared,
+        listener: &FrontendListener,
+        shared: &Context,
     ) -> Result<(), Refusal> {
         self.client = listener.access.client(self.peer, head).map_err(|_| {
-            shared.stats.turn_away(TurnedAway::Network);
+            shared.stats.reject_accept(AcceptRejection::Network);
             let why = "what the proxy says of the client can't be read";
             Refusal::new(Status::BAD_REQUEST, why)
         })?;
         // The peer was judged when it came, but the rules may be others by now, and of a proxy the client counts.
         if !listener.access.networks.admit(self.client) {
-            shared.stats.turn_away(TurnedAway::Network);
-            return Err(not_from_there());
+            shared.stats.reject_accept(AcceptRejection::Network);
+            return Err(refuse_network());
         }
         if !listener.access.answers_to(self.peer, head.host) {
-            shared.stats.turn_away(TurnedAway::Host);
+            shared.stats.reject_accept(AcceptRejection::Host);
             let why = "this server does not answer to that name: see hosts of [[listen]]";
             return Err(Refusal::new(Status::MISDIRECTED_REQUEST, why));
         }
@@ -251,43 +257,46 @@ impl<A: Above> Http<A> {
     }
 
     /// Whether there is memory for something new of a client.
-    fn has_memory(&self, shared: &Shared) -> Result<(), Refusal> {
-        let role = shared.site.listeners[self.listener as usize].role;
-        if role != Role::Public || !shared.is_short_of_memory {
+    fn has_memory(&self, shared: &Context) -> Result<(), Refusal> {
+        let role = shared.config.listeners[self.listener as usize].role;
+        if role != ListenerRole::Public || !shared.is_short_of_memory {
             return Ok(());
         }
-        shared.stats.turn_away(TurnedAway::Memory);
+        shared.stats.reject_accept(AcceptRejection::Memory);
         let why = "the server is short of memory: try again later";
         Err(Refusal::new(Status::SERVICE_UNAVAILABLE, why).with("Retry-After", "1"))
     }
 
     /// Whether its listener has TLS.
-    pub(super) fn is_tls(&self, shared: &Shared) -> bool {
-        shared.site.listeners[self.listener as usize].is_tls
+    pub(super) fn is_tls(&self, shared: &Context) -> bool {
+        shared.config.listeners[self.listener as usize].is_tls
     }
 
     /// Whether the client's address may try to open a WebSocket: it has not too many connections, nor tries too often.
-    pub(super) fn may_upgrade(&self, shared: &Shared) -> Result<(), Refusal> {
+    pub(super) fn may_upgrade(&self, shared: &Context) -> Result<(), Refusal> {
         self.has_memory(shared)?;
-        let listener = &shared.site.listeners[self.listener as usize];
+        let listener = &shared.config.listeners[self.listener as usize];
         let is_proxied = self.client != self.peer;
         // The back end is one address for everybody; and a proxy's own, or that of a client of which it does not speak.
-        if listener.role != Role::Public || !is_proxied && listener.access.trusts(self.peer) {
+        if listener.role != ListenerRole::Public || !is_proxied && listener.access.trusts(self.peer)
+        {
             return Ok(());
         }
-        let why = if is_proxied && !shared.process.address_has_room(self.client) {
-            TurnedAway::Connections
+        let why = if is_proxied && !shared.process.address_has_capacity(self.client) {
+            AcceptRejection::Connections
         } else if (is_proxied || self.requests > 1)
-            && !shared.process.may_begin(self.client, shared.now.mono_ms)
+            && !shared
+                .process
+                .may_begin_handshake(self.client, shared.now.mono_ms)
         {
             // The first of a direct connection was counted when it came.
-            TurnedAway::Rate
+            AcceptRejection::Rate
         } else {
             return Ok(());
         };
-        shared.stats.turn_away(why);
+        shared.stats.reject_accept(why);
         let why = match why {
-            TurnedAway::Connections => "too many connections of this address",
+            AcceptRejection::Connections => "too many connections of this address",
             _ => "too many handshakes of this address",
         };
         Err(Refusal::new(Status::TOO_MANY_REQUESTS, why).with("Retry-After", "1"))
@@ -299,13 +308,13 @@ impl<A: Above> Http<A> {
         id: ConnectionId,
         head: &Head<'_>,
         refusal: Refusal,
-        shared: &mut Shared,
-    ) -> Result<Next<A>, HttpError> {
+        shared: &mut Context,
+    ) -> Result<HttpNext<A>, HttpError> {
         if refusal.ends {
             let mut reply = self.reply(head);
             reply.keep_alive = false;
             refusal.write(&reply, id, shared);
-            return Ok(Then::End);
+            return Ok(NextStep::End);
         }
         self.answer(id, head, shared, move |reply, id, shared| {
             refusal.write(&reply, id, shared)
@@ -318,17 +327,17 @@ impl<A: Above> Http<A> {
         head: &Head<'_>,
         raw: &[u8],
         route: &Arc<Route>,
-        shared: &mut Shared,
-    ) -> Result<Next<A>, HttpError> {
+        shared: &mut Context,
+    ) -> Result<HttpNext<A>, HttpError> {
         if let Err(refusal) = self.may_upgrade(shared) {
             return self.refuse(id, head, refusal, shared);
         }
-        match judge::<A::Session>(head, raw, route, self.is_tls(shared), shared) {
-            Ok(candidate) => self.name_candidate(id, candidate, shared),
+        match validate::<A::Session>(head, raw, route, self.is_tls(shared), shared) {
+            Ok(candidate) => self.authenticate_upgrade(id, candidate, shared),
             Err(mut refused) => {
-                if refused.outcome == Handshake::Unauthorized {
-                    let (lock, client) = (Lock::Api, self.client);
-                    refused.refusal = guessing::refuse(head, lock, client, id, shared);
+                if refused.outcome == HandshakeOutcome::Unauthorized {
+                    let (lock, client) = (CredentialKind::Api, self.client);
+                    refused.refusal = wrong_key::refuse_wrong_key(head, lock, client, id, shared);
                 }
                 // It may be no handshake at all, and have a body.
                 refused.note(id, shared);
@@ -338,16 +347,16 @@ impl<A: Above> Http<A> {
     }
 }
 
-fn not_from_there() -> Refusal {
+fn refuse_network() -> Refusal {
     Refusal::new(Status::FORBIDDEN, "not from this address")
 }
 
 /// Whether an upgrade on this route, at this place below it, opens a WebSocket.
-fn takes_socket_here(route: &Route, head: &Head<'_>, below: &str) -> bool {
+fn accepts_socket(route: &Route, head: &Head<'_>, below: &str) -> bool {
     match route.handler {
-        Handler::Api => below.trim_end_matches('/') == "/socket",
+        RouteHandler::Api => below.trim_end_matches('/') == "/socket",
         // Other upgrades, such as curl's to HTTP/2, may be ignored (RFC 9110, section 7.8).
-        Handler::Lua { .. } => head.header_has_token("upgrade", "websocket"),
+        RouteHandler::Lua { .. } => head.header_has_token("upgrade", "websocket"),
         _ => route.handler.takes_websocket(),
     }
 }

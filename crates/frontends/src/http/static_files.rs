@@ -19,46 +19,46 @@ mod path;
 mod range;
 
 pub use crate::context::files::{
-    Content, Description, Encoding, File, Files, OpenError, Opened, ReadAt,
+    ContentCoding, File, FileContent, FileMetadata, Files, OpenError, OpenResult, ReadAt,
 };
 
-use conditions::Verdict;
-use encoding::Accepted;
+use conditions::Precondition;
+use encoding::AcceptedCodings;
 
 /// What a folder is answered with.
 const INDEX: &str = "index.html";
 
 /// The place of a requested file, and the encodings offered.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct FileLocation<'a> {
     /// The route's root: a folder, or `builtin:NAME`.
     pub root: &'a Path,
     /// The end of the request's path, behind that of the route.
-    pub below: &'a str,
+    pub relative: &'a str,
     /// The codings in which files may lie prepared, the preferred one first; each at most once.
-    pub variants: &'a [Encoding],
+    pub variants: &'a [ContentCoding],
 }
 
 /// The plan of an answer.
-pub struct Answer {
+pub struct FileAnswer {
     /// Its status.
     pub status: Status,
     /// Its body. To HEAD the same length is said and nothing sent.
-    pub body: Body,
+    pub body: FileBody,
     /// The number of variants of the file that were looked for.
     pub variants_tried: u32,
     headers: Headers,
-    file: Option<Arc<Description>>,
-    /// Whether it would be another one for another `Accept-Encoding`.
+    file: Option<Arc<FileMetadata>>,
+    /// Whether it would be another one for another `Accept-ContentCoding`.
     varies: bool,
 }
 
 /// An answer's body.
-pub enum Body {
+pub enum FileBody {
     /// None, or one that the status itself explains.
-    Text(&'static str),
+    Bytes(&'static str),
     /// So many bytes of a file.
-    Part(Content, Range<u64>),
+    Part(FileContent, Range<u64>),
 }
 
 /// The headers that depend on more than the file.
@@ -77,48 +77,48 @@ enum Headers {
 /// log.
 pub fn answer(
     files: &mut dyn Files,
-    place: Place<'_>,
+    place: FileLocation<'_>,
     head: &Head<'_>,
     now_ms: u64,
-) -> (Answer, Option<OpenError>) {
+) -> (FileAnswer, Option<OpenError>) {
     if !matches!(head.method, Method::Get | Method::Head) {
         let text = "only GET and HEAD\n";
         return (
-            Answer::plain(Status::METHOD_NOT_ALLOWED, Headers::Allow, text),
+            FileAnswer::plain(Status::METHOD_NOT_ALLOWED, Headers::Allow, text),
             None,
         );
     }
     match find(files, place, head, now_ms) {
-        Ok(Found::File { file, .. }) if place.variants.is_empty() => {
-            (Answer::file(file, head), None)
+        Ok(FileLookup::File { file, .. }) if place.variants.is_empty() => {
+            (FileAnswer::file(file, head), None)
         }
-        Ok(Found::File { file, relative }) => {
+        Ok(FileLookup::File { file, relative }) => {
             answer_encoded(files, place, (file, &relative), head, now_ms)
         }
-        Ok(Found::Elsewhere(location)) => (
-            Answer::plain(Status::MOVED_PERMANENTLY, Headers::Location(location), ""),
+        Ok(FileLookup::Redirect(location)) => (
+            FileAnswer::plain(Status::MOVED_PERMANENTLY, Headers::Location(location), ""),
             None,
         ),
-        Err(error) => Answer::without_file(error),
+        Err(error) => FileAnswer::without_file(error),
     }
 }
 
 /// The same for a file that was found, where variants of it may be.
 fn answer_encoded(
     files: &mut dyn Files,
-    place: Place<'_>,
+    place: FileLocation<'_>,
     (file, relative): (File, &str),
     head: &Head<'_>,
     now_ms: u64,
-) -> (Answer, Option<OpenError>) {
-    let accepted = Accepted::of(head, place.variants);
+) -> (FileAnswer, Option<OpenError>) {
+    let accepted = AcceptedCodings::of(head, place.variants);
     let (mut variants_tried, mut trouble, mut chosen) = (0, None, None);
     for encoding in accepted.variants() {
         variants_tried += 1;
         match files.open_variant(place.root, relative, encoding, now_ms) {
             // Tools that copy a file's time may round it to seconds.
             Ok(Some(variant))
-                if variant.description.modified_unix_s >= file.description.modified_unix_s =>
+                if variant.metadata.modified_unix_s >= file.metadata.modified_unix_s =>
             {
                 chosen = Some(variant);
                 break;
@@ -131,15 +131,15 @@ fn answer_encoded(
         }
     }
     let answer = match chosen.or_else(|| accepted.takes_identity.then_some(file)) {
-        Some(file) => Answer::file(file, head),
+        Some(file) => FileAnswer::file(file, head),
         // Section 12.5.3: the file as it is would be sent unless the client excludes that.
-        None => Answer::plain(
+        None => FileAnswer::plain(
             Status::NOT_ACCEPTABLE,
             Headers::None,
             "the file is in none of the encodings that are accepted\n",
         ),
     };
-    let answer = Answer {
+    let answer = FileAnswer {
         variants_tried,
         varies: true,
         ..answer
@@ -147,7 +147,7 @@ fn answer_encoded(
     (answer, trouble)
 }
 
-/// Whether a path, not encoded, is one that [`answer_named`] takes: it begins with no slash and has nothing in it that
+/// Whether a path, not encoded, is one that [`answer_file`] takes: it begins with no slash and has nothing in it that
 /// could lead out of a folder, is hidden, or is taken differently by different readers.
 #[must_use]
 pub fn is_safe_path(relative: &str) -> bool {
@@ -156,44 +156,50 @@ pub fn is_safe_path(relative: &str) -> bool {
 
 /// Plans the answer with the file of that [safe](is_safe_path) path below a root. Conditions and ranges count if it is
 /// `conditional`.
-pub fn answer_named(
+pub fn answer_file(
     files: &mut dyn Files,
     root: &Path,
     relative: &str,
     conditional: Option<&Head<'_>>,
     now_ms: u64,
-) -> (Answer, Option<OpenError>) {
+) -> (FileAnswer, Option<OpenError>) {
     let opened = match is_safe_path(relative) {
         true => files.open(root, relative, now_ms),
         false => Err(OpenError::NotFound),
     };
     match opened {
-        Ok(Opened::File(file)) => match conditional {
-            Some(head) => (Answer::file(file, head), None),
-            None => (Answer::whole(file), None),
+        Ok(OpenResult::File(file)) => match conditional {
+            Some(head) => (FileAnswer::file(file, head), None),
+            None => (FileAnswer::whole(file), None),
         },
-        Ok(Opened::Folder) => Answer::without_file(OpenError::NotFound),
-        Err(error) => Answer::without_file(error),
+        Ok(OpenResult::Folder) => FileAnswer::without_file(OpenError::NotFound),
+        Err(error) => FileAnswer::without_file(error),
     }
 }
 
-enum Found<'p> {
+enum FileLookup<'p> {
     File { file: File, relative: Cow<'p, str> },
-    Elsewhere(String),
+    Redirect(String),
 }
 
 fn find<'p>(
     files: &mut dyn Files,
-    Place { root, below, .. }: Place<'p>,
+    FileLocation {
+        root,
+        relative: below,
+        ..
+    }: FileLocation<'p>,
     head: &Head<'_>,
     now_ms: u64,
-) -> Result<Found<'p>, OpenError> {
+) -> Result<FileLookup<'p>, OpenError> {
     let relative = path::relative(below).ok_or(OpenError::NotFound)?;
     let is_folder_asked = head.path.ends_with('/');
     if !is_folder_asked {
         return match files.open(root, &relative, now_ms)? {
-            Opened::File(file) => Ok(Found::File { file, relative }),
-            Opened::Folder => Ok(Found::Elsewhere(path::with_slash(&head.path, head.query))),
+            OpenResult::File(file) => Ok(FileLookup::File { file, relative }),
+            OpenResult::Folder => Ok(FileLookup::Redirect(path::with_slash(
+                &head.path, head.query,
+            ))),
         };
     }
     let index = if relative.is_empty() {
@@ -202,19 +208,19 @@ fn find<'p>(
         format!("{relative}/{INDEX}")
     };
     match files.open(root, &index, now_ms)? {
-        Opened::File(file) => Ok(Found::File {
+        OpenResult::File(file) => Ok(FileLookup::File {
             file,
             relative: index.into(),
         }),
-        Opened::Folder => Err(OpenError::NotFound),
+        OpenResult::Folder => Err(OpenError::NotFound),
     }
 }
 
-impl Answer {
+impl FileAnswer {
     fn plain(status: Status, headers: Headers, text: &'static str) -> Self {
         Self {
             status,
-            body: Body::Text(text),
+            body: FileBody::Bytes(text),
             variants_tried: 0,
             headers,
             file: None,
@@ -235,13 +241,13 @@ impl Answer {
     }
 
     fn whole(file: File) -> Self {
-        let length = file.description.len_bytes;
+        let length = file.metadata.len_bytes;
         Self {
             status: Status::OK,
-            body: Body::Part(file.content, 0..length),
+            body: FileBody::Part(file.content, 0..length),
             variants_tried: 0,
             headers: Headers::Whole,
-            file: Some(file.description),
+            file: Some(file.metadata),
             varies: false,
         }
     }
@@ -254,29 +260,35 @@ impl Answer {
 
     fn file(file: File, head: &Head<'_>) -> Self {
         let File {
-            description,
+            metadata: description,
             content,
         } = file;
         let length = description.len_bytes;
-        let (status, body, headers) = match conditions::judge(head, &description) {
-            Verdict::Failed => (
+        let (status, body, headers) = match conditions::evaluate(head, &description) {
+            Precondition::Failed => (
                 Status::PRECONDITION_FAILED,
-                Body::Text(""),
+                FileBody::Bytes(""),
                 Headers::NotModified,
             ),
-            Verdict::NotModified => (Status::NOT_MODIFIED, Body::Text(""), Headers::NotModified),
-            Verdict::Send => match range::choose(head, &description) {
-                range::Choice::Whole => {
-                    (Status::OK, Body::Part(content, 0..length), Headers::Whole)
-                }
-                range::Choice::Part(part) => (
+            Precondition::NotModified => (
+                Status::NOT_MODIFIED,
+                FileBody::Bytes(""),
+                Headers::NotModified,
+            ),
+            Precondition::Send => match range::choose(head, &description) {
+                range::RangeChoice::Whole => (
+                    Status::OK,
+                    FileBody::Part(content, 0..length),
+                    Headers::Whole,
+                ),
+                range::RangeChoice::Part(part) => (
                     Status::PARTIAL_CONTENT,
-                    Body::Part(content, part.clone()),
+                    FileBody::Part(content, part.clone()),
                     Headers::Part(part),
                 ),
-                range::Choice::Unsatisfiable => (
+                range::RangeChoice::Unsatisfiable => (
                     Status::RANGE_NOT_SATISFIABLE,
-                    Body::Text(""),
+                    FileBody::Bytes(""),
                     Headers::Unsatisfiable(length),
                 ),
             },
@@ -291,12 +303,12 @@ impl Answer {
         }
     }
 
-    /// The length of the body, for `Content-Length`.
+    /// The length of the body, for `FileContent-Length`.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         match &self.body {
-            Body::Text(text) => text.len() as u64,
-            Body::Part(_, part) => part.end - part.start,
+            FileBody::Bytes(text) => text.len() as u64,
+            FileBody::Part(_, part) => part.end - part.start,
         }
     }
 

@@ -9,18 +9,18 @@ use veche_proto::http::{
     Head, Method, ResponseBody, ResponseHead, ResponseWriter, Status, encoded_path,
 };
 
-use crate::context::app::{AppFile, Response};
-use crate::context::shared::Shared;
-use crate::context::work;
-use crate::http::reply::{Reply, write_app_head};
-use crate::http::static_files::{self, Body as FileBody, Content, OpenError, Place, ReadAt};
+use crate::context::app::{AppFile, AppResponse};
+use crate::context::work_budget;
+use crate::context::worker_context::Context;
+use crate::http::reply::{ReplyContext, write_app_head};
+use crate::http::static_files::{self, FileBody, FileContent, FileLocation, OpenError, ReadAt};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 
 /// Bytes written at a time.
 const PIECE_BYTES: u64 = 32 << 10;
 
 /// The rest of a response that is made piece by piece as the client reads.
-pub(crate) struct Stream {
+pub(crate) struct StreamedBody {
     source: Arc<dyn ReadAt>,
     offset: u64,
     end: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Stream {
 }
 
 /// How far a stream got.
-pub(crate) enum Pumped {
+pub(crate) enum StreamProgress {
     /// All of it is written.
     Whole,
     /// The client has to read first.
@@ -38,21 +38,21 @@ pub(crate) enum Pumped {
     Cut,
 }
 
-impl Stream {
+impl StreamedBody {
     /// Writes as much as the client's reading allows.
-    pub(crate) fn pump(&mut self, id: ConnectionId, shared: &mut Shared) -> Pumped {
+    pub(crate) fn pump(&mut self, id: ConnectionId, shared: &mut Context) -> StreamProgress {
         while self.offset < self.end {
-            if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
-                return Pumped::Full;
+            if shared.requests.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
+                return StreamProgress::Full;
             }
             let max = (self.end - self.offset).min(PIECE_BYTES) as usize;
-            let out = shared.ports.outboxes.buffer(id);
+            let out = shared.requests.outboxes.buffer(id);
             match self.source.read_at(self.offset, max, out) {
                 Ok(count @ 1..) => self.offset += count as u64,
-                Ok(0) | Err(_) => return Pumped::Cut,
+                Ok(0) | Err(_) => return StreamProgress::Cut,
             }
         }
-        Pumped::Whole
+        StreamProgress::Whole
     }
 }
 
@@ -61,16 +61,16 @@ impl Stream {
 pub(crate) fn answer(
     id: ConnectionId,
     head: &Head<'_>,
-    place: Place<'_>,
-    (reply, headers): (&Reply, &[(&str, &str)]),
-    shared: &mut Shared,
-) -> Option<Stream> {
+    place: FileLocation<'_>,
+    (reply, headers): (&ReplyContext, &[(&str, &str)]),
+    shared: &mut Context,
+) -> Option<StreamedBody> {
     let (answer, error) = static_files::answer(&mut *shared.files, place, head, shared.now.mono_ms);
     let variants_tried = u64::from(answer.variants_tried);
-    shared.work.charge(work::FILE * variants_tried);
-    tell(head, error, shared);
+    shared.work.charge(work_budget::FILE * variants_tried);
+    report_written(head, error, shared);
     let response = response_head(head, answer.status, &answer, shared);
-    let out = shared.ports.outboxes.buffer(id);
+    let out = shared.requests.outboxes.buffer(id);
     let mut writer = response.start(out, shared.date.text());
     // The plan holds nothing that can't be written: see its documentation.
     let _ = answer.write_headers(&mut writer, |name| reply.adds(answer.status, name));
@@ -78,7 +78,7 @@ pub(crate) fn answer(
         let _ = writer.header(name, value);
     }
     writer.finish();
-    shared.answered(id, answer.status.0);
+    shared.response_started(id, answer.status.0);
     write_body(id, head, answer.body, response.keep_alive, shared)
 }
 
@@ -86,21 +86,21 @@ pub(crate) fn answer(
 pub(crate) fn answer_app(
     id: ConnectionId,
     head: &Head<'_>,
-    reply: &Reply,
-    response: &Response,
+    reply: &ReplyContext,
+    response: &AppResponse,
     file: &AppFile,
-    shared: &mut Shared,
-) -> Option<Stream> {
+    shared: &mut Context,
+) -> Option<StreamedBody> {
     let is_plain =
         response.status != Status::OK || !matches!(head.method, Method::Get | Method::Head);
-    let (answer, error) = static_files::answer_named(
+    let (answer, error) = static_files::answer_file(
         &mut *shared.files,
         &file.root,
         &file.relative,
         (!is_plain).then_some(head),
         shared.now.mono_ms,
     );
-    tell(head, error, shared);
+    report_written(head, error, shared);
     let (status, headers) = match (answer.has_file(), is_plain) {
         (true, true) => (response.status, &*response.headers),
         (true, false) => (answer.status, &*response.headers),
@@ -120,7 +120,7 @@ pub(crate) fn answer_app(
     if !write_app_head(reply, id, framing, status, headers, own, shared) {
         return None;
     }
-    shared.answered(id, status.0);
+    shared.response_started(id, status.0);
     if !status.has_body() {
         return None;
     }
@@ -128,18 +128,18 @@ pub(crate) fn answer_app(
 }
 
 /// Says in the log why a file was not opened that is there.
-fn tell(head: &Head<'_>, error: Option<OpenError>, shared: &Shared) {
+fn report_written(head: &Head<'_>, error: Option<OpenError>, shared: &Context) {
     if let Some(error) = error.filter(|error| !matches!(error, OpenError::NotFound)) {
         let path = encoded_path(&head.path);
-        shared.process.trouble(&format!("{path}: {error}"));
+        shared.process.log_error(&format!("{path}: {error}"));
     }
 }
 
 fn response_head(
     head: &Head<'_>,
     status: Status,
-    answer: &static_files::Answer,
-    shared: &Shared,
+    answer: &static_files::FileAnswer,
+    shared: &Context,
 ) -> ResponseHead {
     let mut response = ResponseHead::to(head, status, ResponseBody::Sized(answer.len_bytes()));
     response.keep_alive &= !shared.is_draining();
@@ -151,22 +151,22 @@ fn write_body(
     head: &Head<'_>,
     body: FileBody,
     keep_alive: bool,
-    shared: &mut Shared,
-) -> Option<Stream> {
+    shared: &mut Context,
+) -> Option<StreamedBody> {
     if head.method == Method::Head {
         return None;
     }
     match body {
-        FileBody::Text(text) => {
-            let out = shared.ports.outboxes.buffer(id);
+        FileBody::Bytes(text) => {
+            let out = shared.requests.outboxes.buffer(id);
             out.extend_from_slice(text.as_bytes());
         }
-        FileBody::Part(Content::Whole(bytes), part) => {
-            let out = shared.ports.outboxes.buffer(id);
+        FileBody::Part(FileContent::InMemory(bytes), part) => {
+            let out = shared.requests.outboxes.buffer(id);
             out.extend_from_slice(&bytes[part.start as usize..part.end as usize]);
         }
-        FileBody::Part(Content::Stored(source), part) => {
-            return Some(Stream {
+        FileBody::Part(FileContent::OnDisk(source), part) => {
+            return Some(StreamedBody {
                 source,
                 offset: part.start,
                 end: part.end,

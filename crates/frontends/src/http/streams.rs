@@ -7,35 +7,37 @@ use veche_hub::ConnectionId;
 use veche_proto::http::{ResponseBody, ResponseHead, Status};
 use veche_proto::websocket::{Decoder, Role};
 
-use super::named::Naming;
-use super::protocol::{Above, Framing, Identified, Opened, Opening as _, StreamRequest};
-use super::{Http, KeptRequest, Next, State};
-use crate::context::app::Outcome;
-use crate::context::identity::{Named, Unknown};
-use crate::context::shared::Shared;
-use crate::context::stats::{Handshake, TurnedAway};
-use crate::context::step::{Block, Then};
-use crate::http::upgrade::{Refused, tell_refused};
-use crate::outbox::Carried;
+use super::authentication::AuthStep;
+use super::protocol::{
+    OpenSession as _, OpenedSession, SessionIdentity, StreamFraming, StreamRequest, UpperLayer,
+};
+use super::{HttpNext, HttpStage, PendingRequest, State};
+use crate::context::app::MaybeDeferred;
+use crate::context::identity::{AuthError, Authenticated};
+use crate::context::stats::{AcceptRejection, HandshakeOutcome};
+use crate::context::step::{NextStep, WaitReason};
+use crate::context::worker_context::Context;
+use crate::http::upgrade::{RefusedUpgrade, log_refused};
+use crate::outbox::MessageFraming;
 
-impl<A: Above> Http<A> {
+impl<A: UpperLayer> HttpStage<A> {
     /// The whole request is there.
-    pub(super) fn name_stream(
+    pub(super) fn authenticate_stream(
         &mut self,
         id: ConnectionId,
-        kept: KeptRequest,
-        shared: &mut Shared,
-    ) -> Next<A> {
+        kept: PendingRequest,
+        shared: &mut Context,
+    ) -> HttpNext<A> {
         let head = kept.head();
         match kept
             .route
             .identity
-            .name(&self.client(id, &head), &shared.checks())
+            .name(&self.client(id, &head), &shared.identity_checks())
         {
-            Outcome::Now(named) => self.open_stream(id, &kept, named, shared),
-            Outcome::Later => {
-                self.state = State::Naming(Naming::Stream, Box::new(kept));
-                Then::Wait(Block::Answer)
+            MaybeDeferred::Ready(named) => self.open_stream(id, &kept, named, shared),
+            MaybeDeferred::Deferred => {
+                self.state = State::Naming(AuthStep::Stream, Box::new(kept));
+                NextStep::Wait(WaitReason::Answer)
             }
         }
     }
@@ -44,10 +46,10 @@ impl<A: Above> Http<A> {
     pub(super) fn open_stream(
         &mut self,
         id: ConnectionId,
-        kept: &KeptRequest,
-        named: Result<Named, Unknown>,
-        shared: &mut Shared,
-    ) -> Next<A> {
+        kept: &PendingRequest,
+        named: Result<Authenticated, AuthError>,
+        shared: &mut Context,
+    ) -> HttpNext<A> {
         let head = kept.head();
         let (route, reply) = (&kept.route, self.reply(&head));
         let request = StreamRequest {
@@ -62,22 +64,23 @@ impl<A: Above> Http<A> {
         let mut refusal = None;
         let named = match named {
             Ok(named) => named,
-            Err(Unknown::NoToken) if session.may_be_named_later() => Named::default(),
+            Err(AuthError::NoToken) if session.may_authenticate_later() => Authenticated::default(),
             Err(unknown) => {
-                refusal = session.refuse_for_good(unknown);
+                refusal = session.close_instead_of_refusing(unknown);
                 if refusal.is_none() {
-                    let refused = Refused::unknown(unknown, &route.identity, shared);
+                    let refused = RefusedUpgrade::auth_failed(unknown, &route.identity, shared);
                     return self.refuse_handshake(id, &reply, &refused, shared);
                 }
-                Named::default()
+                Authenticated::default()
             }
         };
         if let Some(user) = &named.user
-            && !shared.count_user_in(id, user)
+            && !shared.add_user_session(id, user)
         {
-            shared.stats.turn_away(TurnedAway::UserConnections);
+            shared.stats.reject_accept(AcceptRejection::UserConnections);
             let why = "too many connections of this user";
-            let mut refused = Refused::new(Status::TOO_MANY_REQUESTS, why, Handshake::TurnedAway);
+            let mut refused =
+                RefusedUpgrade::new(Status::TOO_MANY_REQUESTS, why, HandshakeOutcome::Rejected);
             refused.refusal = refused.refusal.with("Retry-After", "1");
             return self.refuse_handshake(id, &reply, &refused, shared);
         }
@@ -89,30 +92,30 @@ impl<A: Above> Http<A> {
         let headers: Vec<_> = headers
             .chain([("Content-Type", begun.content_type)])
             .collect();
-        let out = shared.ports.outboxes.buffer(id);
+        let out = shared.requests.outboxes.buffer(id);
         if response.write(out, shared.date.text(), &headers).is_err() {
             unreachable!("the protocol's own headers, and an origin that was read as one")
         }
-        shared.answered(id, Status::OK.0);
-        shared.stats.handshake(Handshake::Opened);
+        shared.response_started(id, Status::OK.0);
+        shared.stats.handshake(HandshakeOutcome::Opened);
         shared.stats.sessions.add(1);
         let carried = match begun.framing {
-            Framing::Lines => Carried::Lines { is_chunked },
-            Framing::Bytes => Carried::Bytes { is_chunked },
-            Framing::Events => Carried::Events { is_chunked },
+            StreamFraming::Lines => MessageFraming::Lines { is_chunked },
+            StreamFraming::Bytes => MessageFraming::Bytes { is_chunked },
+            StreamFraming::Events => MessageFraming::Events { is_chunked },
         };
-        shared.ports.outboxes.begin_carrying(id, carried);
-        session.identified(Identified {
+        shared.requests.outboxes.begin_stream(id, carried);
+        session.set_identity(SessionIdentity {
             user: named.user.as_deref().unwrap_or_default(),
             claims: named.claims,
-            asked: named.asked,
+            disconnects_seen: named.disconnects_seen,
             head: &head,
             route,
         });
         if let Some(refusal) = refusal {
-            tell_refused(id, refusal, shared);
+            log_refused(id, refusal, shared);
         }
-        Then::Become(Opened {
+        NextStep::Become(OpenedSession {
             session,
             decoder: Decoder::new(Role::Server, None),
             route: Arc::clone(route),

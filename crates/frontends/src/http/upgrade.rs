@@ -5,43 +5,45 @@
 
 use std::sync::Arc;
 
-use veche_hub::{Answer, ChannelName, ConnectionId, Since, SubscribeOptions, Ticket};
+use veche_hub::{ChannelName, ConnectionId, HubReply, Since, SubscribeOptions, Ticket};
 use veche_proto::http::{Head, Status};
-use veche_proto::websocket::handshake::{self, Upgrade};
+use veche_proto::websocket::handshake::{self, UpgradeRequest};
 use veche_proto::websocket::{self, Decoder};
 use veche_types::AppId;
 use veche_types::codes::CloseCode;
 
-use crate::context::hears::Hears;
-use crate::context::identity::{Identity, Named, Unknown};
-use crate::context::note::{Decision, NoteLevel};
+use crate::context::delivery_mode::DeliveryMode;
+use crate::context::identity::{AuthError, Authenticated, Identity};
+use crate::context::log_note::{AuthDecision, NoteLevel};
 use crate::context::origin;
 use crate::context::route::Route;
-use crate::context::shared::Shared;
-use crate::context::stats::{Handshake, TurnedAway};
-use crate::http::KeptRequest;
-use crate::http::protocol::{Begun, Identified, Opened, Opening, Wanted};
+use crate::context::stats::{AcceptRejection, HandshakeOutcome};
+use crate::context::worker_context::Context;
+use crate::http::PendingRequest;
+use crate::http::protocol::{
+    HandshakeRequest, NewSession, OpenSession, OpenedSession, SessionIdentity,
+};
 use crate::http::reply::Refusal;
 
 /// Most channels that one handshake may ask for.
 pub const CHANNELS_MAX: usize = 32;
 
 /// A handshake that is refused.
-pub(crate) struct Refused {
+pub(crate) struct RefusedUpgrade {
     pub(crate) refusal: Refusal,
-    pub(crate) outcome: Handshake,
+    pub(crate) outcome: HandshakeOutcome,
 }
 
 /// A handshake that is right by the protocol and by the route.
-pub(crate) struct Candidate<'a, 'b, S> {
+pub(crate) struct PendingUpgrade<'a, 'b, S> {
     pub(crate) head: &'a Head<'b>,
     /// The head as it came.
     pub(crate) raw: &'a [u8],
     pub(crate) route: &'a Arc<Route>,
-    upgrade: Upgrade<'a, 'b>,
+    upgrade: UpgradeRequest<'a, 'b>,
     session: S,
     /// Who it is by the route's identity; nobody until that is found out.
-    pub(crate) named: Named,
+    pub(crate) authenticated: Authenticated,
     /// With this code and reason it is closed right after the handshake.
     refusal: Option<(u16, &'static str)>,
     /// What it asked to hear beside its user's own channel.
@@ -52,7 +54,7 @@ pub(crate) struct Candidate<'a, 'b, S> {
 
 /// A session whose registrations are under way.
 pub(crate) struct Registration<S> {
-    opened: Opened<S>,
+    opened: OpenedSession<S>,
     /// By the number of the ticket; empty where nobody is told where he joins.
     channels: Vec<String>,
     /// The client has come back to some.
@@ -67,57 +69,57 @@ pub(crate) struct Registration<S> {
     /// With this code and reason the session is closed as soon as it is open.
     refusal: Option<(u16, &'static str)>,
     /// For an application that is told when the session is open.
-    pub(crate) opening: Option<Box<KeptRequest>>,
+    pub(crate) opening: Option<Box<PendingRequest>>,
 }
 
 /// Judges an upgrade request, all but who it is; `raw` is its head as it came, `is_tls`
 /// says that its listener has TLS. Nothing is written yet.
-pub(crate) fn judge<'a, 'b, S: Opening>(
+pub(crate) fn validate<'a, 'b, S: OpenSession>(
     head: &'a Head<'b>,
     raw: &'a [u8],
     route: &'a Arc<Route>,
     is_tls: bool,
-    shared: &Shared,
-) -> Result<Candidate<'a, 'b, S>, Refused> {
+    shared: &Context,
+) -> Result<PendingUpgrade<'a, 'b, S>, RefusedUpgrade> {
     let upgrade = handshake::read(head)
         .map_err(|error| match error.status {
             Status::UPGRADE_REQUIRED => upgrade_required(error.reason),
-            _ => Refused::new(error.status, error.reason, Handshake::Malformed),
+            _ => RefusedUpgrade::new(error.status, error.reason, HandshakeOutcome::Malformed),
         })?
         .ok_or_else(|| upgrade_required("this path speaks WebSocket"))?;
     if shared.is_draining() {
-        let mut refused = Refused::new(
+        let mut refused = RefusedUpgrade::new(
             Status::SERVICE_UNAVAILABLE,
             "going away",
-            Handshake::Malformed,
+            HandshakeOutcome::Malformed,
         );
         refused.refusal = refused.refusal.with("Retry-After", "1");
         return Err(refused);
     }
     if !origin::admits(&route.origins, head, is_tls) {
-        return Err(Refused::new(
+        return Err(RefusedUpgrade::new(
             Status::FORBIDDEN,
             "pages of this origin may not connect",
-            Handshake::ForeignOrigin,
+            HandshakeOutcome::ForeignOrigin,
         ));
     }
-    let wanted = Wanted {
+    let wanted = HandshakeRequest {
         head,
         route,
         upgrade: &upgrade,
     };
-    let Begun {
+    let NewSession {
         session,
         channels,
         since,
     } = S::begin(&wanted, shared)?;
-    Ok(Candidate {
+    Ok(PendingUpgrade {
         head,
         raw,
         route,
         upgrade,
         session,
-        named: Named::default(),
+        authenticated: Authenticated::default(),
         refusal: None,
         channels,
         since,
@@ -125,13 +127,13 @@ pub(crate) fn judge<'a, 'b, S: Opening>(
 }
 
 /// Of a channel that a handshake may not ask for.
-pub(crate) fn forbidden() -> Refused {
+pub(crate) fn forbidden() -> RefusedUpgrade {
     let why = "this route does not allow that channel";
-    Refused::new(Status::FORBIDDEN, why, Handshake::ForbiddenChannel)
+    RefusedUpgrade::new(Status::FORBIDDEN, why, HandshakeOutcome::ForbiddenChannel)
 }
 
-impl Refused {
-    pub(crate) fn new(status: Status, why: &str, outcome: Handshake) -> Self {
+impl RefusedUpgrade {
+    pub(crate) fn new(status: Status, why: &str, outcome: HandshakeOutcome) -> Self {
         Self {
             refusal: Refusal::new(status, why),
             outcome,
@@ -139,12 +141,12 @@ impl Refused {
     }
 
     /// Nobody knows who it is.
-    pub(crate) fn unknown(why: Unknown, identity: &Identity, shared: &Shared) -> Self {
-        let outcome = match why.is_ours() {
-            true => Handshake::Unavailable,
-            false => Handshake::Unidentified,
+    pub(crate) fn auth_failed(why: AuthError, identity: &Identity, shared: &Context) -> Self {
+        let outcome = match why.is_server_fault() {
+            true => HandshakeOutcome::Unavailable,
+            false => HandshakeOutcome::Unidentified,
         };
-        if let Unknown::Token(refusal) = why {
+        if let AuthError::InvalidToken(refusal) = why {
             shared.stats.token_refused(refusal);
         }
         let mut refused = Self::new(why.status(), &why.to_string(), outcome);
@@ -153,48 +155,48 @@ impl Refused {
         {
             refused.refusal = refused.refusal.with("WWW-Authenticate", challenge);
         }
-        if let Some(wait_s) = why.wait_s() {
+        if let Some(wait_s) = why.retry_after_s() {
             refused.refusal = refused.refusal.with("Retry-After", wait_s.to_string());
         }
         refused
     }
 
     /// Counts it and says it in the log.
-    pub(crate) fn note(&self, id: ConnectionId, shared: &mut Shared) {
+    pub(crate) fn note(&self, id: ConnectionId, shared: &mut Context) {
         shared.stats.handshake(self.outcome);
         let why = self.refusal.why();
         let what = format!("handshake refused with {}: {why}", self.refusal.status.0);
-        shared.note_as(why, id, NoteLevel::Info, what);
-        shared.decided(&Decision {
+        shared.log_as(why, id, NoteLevel::Info, what);
+        shared.log_decision(&AuthDecision {
             what: "connect",
             code: self.refusal.status.0.into(),
             reason: why,
-            ..Decision::default()
+            ..AuthDecision::default()
         });
     }
 }
 
-impl<S: Opening> Candidate<'_, '_, S> {
+impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
     /// The application that it is for.
     pub(crate) fn app(&self) -> Option<AppId> {
         self.route.handler.app()
     }
 
     /// Whether the route wants to know who it is.
-    pub(crate) fn needs_name(&self) -> bool {
+    pub(crate) fn needs_identity(&self) -> bool {
         self.session.has_user()
     }
 
     /// Has a client that is refused for good learn it by a terminal close code, if its protocol has one. Returns whether
     /// it does.
-    pub(crate) fn refuse_for_good(&mut self, why: Unknown) -> bool {
-        self.refusal = self.session.refuse_for_good(why);
+    pub(crate) fn refuse_for_good(&mut self, why: AuthError) -> bool {
+        self.refusal = self.session.close_instead_of_refusing(why);
         self.refusal.is_some()
     }
 
     /// Whether its client may say who it is after the handshake.
     pub(crate) fn may_be_named_later(&self) -> bool {
-        self.session.may_be_named_later()
+        self.session.may_authenticate_later()
     }
 
     /// Whether the client offered this subprotocol.
@@ -205,7 +207,7 @@ impl<S: Opening> Candidate<'_, '_, S> {
 
     /// The subprotocol for the 101 where nobody has chosen one: browsers that have offered some want one of them back,
     /// and whoever had to offer a token shall not be kept from it. The token itself is never said back.
-    fn beside_token(&self) -> Option<&str> {
+    fn other_than_token(&self) -> Option<&str> {
         let identity = &self.route.identity;
         let mut offered = self.upgrade.protocols();
         if !offered.any(|protocol| identity.is_token(protocol)) {
@@ -221,18 +223,24 @@ impl<S: Opening> Candidate<'_, '_, S> {
         id: ConnectionId,
         user: Option<&str>,
         protocol: Option<&str>,
-        shared: &mut Shared,
-    ) -> Result<Registration<S>, Refused> {
+        shared: &mut Context,
+    ) -> Result<Registration<S>, RefusedUpgrade> {
         // An application has named him, or has been asked about him.
         let objection = user.and_then(|user| match user {
-            user if shared.is_blocked(user) => Some(Unknown::Blocked),
-            user if shared.is_ended_since(user, self.named.asked, "") => Some(Unknown::Ended),
+            user if shared.is_banned(user) => Some(AuthError::Blocked),
+            user if shared.is_disconnected_since(user, self.authenticated.disconnects_seen, "") => {
+                Some(AuthError::Disconnected)
+            }
             _ => None,
         });
         if let Some(unknown) = objection {
-            return Err(Refused::unknown(unknown, &self.route.identity, shared));
+            return Err(RefusedUpgrade::auth_failed(
+                unknown,
+                &self.route.identity,
+                shared,
+            ));
         }
-        let namespaces = &shared.site.namespaces;
+        let namespaces = &shared.config.namespaces;
         let is_allowed = |channel: &String| {
             let user = user.unwrap_or_default();
             self.route.allows_channel(channel, user, namespaces)
@@ -241,15 +249,16 @@ impl<S: Opening> Candidate<'_, '_, S> {
             return Err(forbidden());
         }
         if let Some(user) = user
-            && !shared.count_user_in(id, user)
+            && !shared.add_user_session(id, user)
         {
-            shared.stats.turn_away(TurnedAway::UserConnections);
+            shared.stats.reject_accept(AcceptRejection::UserConnections);
             let why = "too many connections of this user";
-            let mut refused = Refused::new(Status::TOO_MANY_REQUESTS, why, Handshake::TurnedAway);
+            let mut refused =
+                RefusedUpgrade::new(Status::TOO_MANY_REQUESTS, why, HandshakeOutcome::Rejected);
             refused.refusal = refused.refusal.with("Retry-After", "1");
             return Err(refused);
         }
-        let asked = self.named.asked;
+        let asked = self.authenticated.disconnects_seen;
         let agreed =
             self.route.compression.as_ref().and_then(|policy| {
                 websocket::deflate::negotiate(self.upgrade.extensions(), policy)
@@ -257,30 +266,30 @@ impl<S: Opening> Candidate<'_, '_, S> {
         let codecs = shared.codecs.get_or_insert_default();
         let decoder = Decoder::accept(agreed, codecs);
         let agreed = decoder.deflate();
-        let out = shared.ports.outboxes.buffer(id);
+        let out = shared.requests.outboxes.buffer(id);
         let written_at = out.len();
         let offers = |protocol: &str| self.offers(protocol);
         let protocol = protocol.or_else(|| self.session.subprotocol(&offers));
-        let protocol = protocol.or_else(|| self.beside_token());
+        let protocol = protocol.or_else(|| self.other_than_token());
         handshake::write_response(out, self.upgrade.key, protocol, agreed);
         let mut session = self.session;
-        let is_subscribed = session.identified(Identified {
+        let is_subscribed = session.set_identity(SessionIdentity {
             user: user.unwrap_or_default(),
-            claims: self.named.claims,
-            asked,
+            claims: self.authenticated.claims,
+            disconnects_seen: asked,
             head: self.head,
             route: self.route,
         });
         let user_channel = user.filter(|_| is_subscribed);
         let user_channel = user_channel.map(|user| format!("#{user}"));
-        let hears = session.hears(self.route);
-        shared.ports.outboxes.begin_session(id, agreed, hears);
+        let hears = session.delivery_mode(self.route);
+        shared.requests.outboxes.begin_session(id, agreed, hears);
         let mut registration = Registration {
-            opened: Opened {
+            opened: OpenedSession {
                 session,
                 decoder,
                 route: Arc::clone(self.route),
-                lease: self.named.lease,
+                lease: self.authenticated.lease,
                 is_response: false,
                 began: shared.now,
             },
@@ -298,35 +307,35 @@ impl<S: Opening> Candidate<'_, '_, S> {
             let Ok(name) = ChannelName::new(channel) else {
                 unreachable!("checked before; users by their identity")
             };
-            let answers = shared.ports.answers.len();
+            let answers = shared.requests.answers.len();
             let joining = SubscribeOptions {
                 since: self.since.clone(),
                 client: shared.member(id, name),
                 ..SubscribeOptions::default()
             };
             let ticket = Ticket(number as u32);
-            let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+            let (hub, ports) = (&mut shared.hub, &mut shared.requests);
             if let Err(error) = hub.subscribe(id, name, ticket, &joining, ports) {
-                shared.hub.close(id, &mut shared.ports);
+                shared.hub.close(id, &mut shared.requests);
                 registration.withdraw(id, shared);
-                return Err(Refused::new(
+                return Err(RefusedUpgrade::new(
                     Status::SERVICE_UNAVAILABLE,
                     &error.to_string(),
-                    Handshake::Malformed,
+                    HandshakeOutcome::Malformed,
                 ));
             }
             // Answered within the call where the home is here.
-            if shared.ports.answers.len() > answers
-                && let Some((_, _, answer)) = shared.ports.answers.pop_back()
+            if shared.requests.answers.len() > answers
+                && let Some((_, _, answer)) = shared.requests.answers.pop_back()
             {
-                if hears == Hears::Positions {
-                    tell(id, channel, &answer, registration.is_back, shared);
+                if hears == DeliveryMode::WithPositions {
+                    log_handshake(id, channel, &answer, registration.is_back, shared);
                 }
             } else {
                 registration.open += 1;
             }
         }
-        if hears == Hears::Positions {
+        if hears == DeliveryMode::WithPositions {
             registration.channels = channels;
         }
         if !registration.is_complete() {
@@ -338,37 +347,40 @@ impl<S: Opening> Candidate<'_, '_, S> {
 }
 
 /// Has a session closed that was refused for good, and reports that to watchers.
-pub(crate) fn tell_refused(
+pub(crate) fn log_refused(
     id: ConnectionId,
     (code, reason): (u16, &'static str),
-    shared: &mut Shared,
+    shared: &mut Context,
 ) {
-    shared.note_as(
+    shared.log_as(
         reason,
         id,
         NoteLevel::Info,
         format!("closed with {code}: {reason}"),
     );
-    shared.decided(&Decision {
+    shared.log_decision(&AuthDecision {
         what: "connect",
         code: code.into(),
         reason,
-        ..Decision::default()
+        ..AuthDecision::default()
     });
-    shared.ports.kicks.push((id, code, reason.to_owned()));
+    shared
+        .requests
+        .disconnects
+        .push((id, code, reason.to_owned()));
 }
 
 /// Reports an open session to watchers, with the channels that it subscribes to beside its user's own.
-fn tell_open(id: ConnectionId, shared: &Shared) {
-    let connected = Decision {
+fn log_open(id: ConnectionId, shared: &Context) {
+    let connected = AuthDecision {
         what: "connect",
         user: shared.hub.user_of(id).unwrap_or_default(),
-        ..Decision::default()
+        ..AuthDecision::default()
     };
-    shared.decided(&connected);
+    shared.log_decision(&connected);
     let channels = shared.hub.channels_of(id);
     for channel in channels.filter(|channel| !channel.starts_with('#')) {
-        shared.decided(&Decision {
+        shared.log_decision(&AuthDecision {
             what: "subscribe",
             channel,
             ..connected
@@ -377,34 +389,42 @@ fn tell_open(id: ConnectionId, shared: &Shared) {
 }
 
 /// Tells a client where it has joined a channel.
-fn tell(id: ConnectionId, channel: &str, answer: &Answer, is_back: bool, shared: &mut Shared) {
-    let outboxes = &mut shared.ports.outboxes;
+fn log_handshake(
+    id: ConnectionId,
+    channel: &str,
+    answer: &HubReply,
+    is_back: bool,
+    shared: &mut Context,
+) {
+    let outboxes = &mut shared.requests.outboxes;
     match answer {
-        Answer::Subscribed(Some(joined)) => {
-            let is_whole = outboxes.joined(id, channel, joined);
+        HubReply::Subscribed(Some(joined)) => {
+            let is_whole = outboxes.write_joined(id, channel, joined);
             if joined.recovered.is_some() {
                 shared.stats.recovery(is_whole);
             }
         }
-        Answer::Subscribed(None) if is_back => outboxes.subscribed(id, channel, None, Some(false)),
+        HubReply::Subscribed(None) if is_back => {
+            outboxes.write_subscribed(id, channel, None, Some(false))
+        }
         _ => {}
     }
 }
 
 /// RFC 6455, section 4.4: the answer names the version that is spoken.
-fn upgrade_required(why: &str) -> Refused {
+fn upgrade_required(why: &str) -> RefusedUpgrade {
     let refusal = Refusal::new(Status::UPGRADE_REQUIRED, why)
         .with("Sec-WebSocket-Version", handshake::VERSION);
-    Refused {
+    RefusedUpgrade {
         refusal,
-        outcome: Handshake::Malformed,
+        outcome: HandshakeOutcome::Malformed,
     }
 }
 
-impl<S: Opening> Registration<S> {
+impl<S: OpenSession> Registration<S> {
     /// Whether the session hears when it is open.
     pub(crate) fn hears_opened(&self) -> bool {
-        self.opened.session.hears_opened()
+        self.opened.session.wants_opened()
     }
 
     /// The application that the session is for.
@@ -422,48 +442,51 @@ impl<S: Opening> Registration<S> {
         &mut self,
         id: ConnectionId,
         Ticket(number): Ticket,
-        answer: &Answer,
-        shared: &mut Shared,
+        answer: &HubReply,
+        shared: &mut Context,
     ) {
         self.open = self.open.saturating_sub(1);
-        if *answer == Answer::Failed {
+        if *answer == HubReply::Failed {
             let (code, reason) = CloseCode::Unavailable.parts();
             let kick = (id, code, reason.to_owned());
-            return shared.ports.kicks.push(kick);
+            return shared.requests.disconnects.push(kick);
         }
         if let Some(channel) = self.channels.get(number as usize) {
-            tell(id, channel, answer, self.is_back, shared);
+            log_handshake(id, channel, answer, self.is_back, shared);
         }
     }
 
     /// Takes the 101 back, and what was published since.
-    pub(crate) fn withdraw(&self, id: ConnectionId, shared: &mut Shared) {
-        shared.ports.outboxes.withdraw(id, self.written_at);
-        shared.count_user_out(id);
+    pub(crate) fn withdraw(&self, id: ConnectionId, shared: &mut Context) {
+        shared.requests.outboxes.discard_unsent(id, self.written_at);
+        shared.remove_user_session(id);
     }
 
     /// Lets the 101 go: the session is open.
-    pub(crate) fn open(self, id: ConnectionId, shared: &mut Shared) -> Opened<S> {
-        shared.stats.handshake(Handshake::Opened);
-        shared.answered(id, Status::SWITCHING_PROTOCOLS.0);
-        shared.ports.outboxes.journal.opened(id);
+    pub(crate) fn open(self, id: ConnectionId, shared: &mut Context) -> OpenedSession<S> {
+        shared.stats.handshake(HandshakeOutcome::Opened);
+        shared.response_started(id, Status::SWITCHING_PROTOCOLS.0);
+        shared.requests.outboxes.access_log.session_opened(id);
         shared.stats.sessions.add(1);
-        shared.ports.outboxes.release(id);
+        shared.requests.outboxes.release(id);
         if let Some(code) = self.refusal {
-            tell_refused(id, code, shared);
+            log_refused(id, code, shared);
             return self.opened;
         }
-        tell_open(id, shared);
+        log_open(id, shared);
         // Meanwhile: the call that closed the user's connections did not find this one yet.
         let end = self.user.as_deref().and_then(|user| match user {
-            user if shared.is_blocked(user) => Some(CloseCode::Blocked.parts()),
-            user if shared.is_ended_since(user, self.asked, "") => {
+            user if shared.is_banned(user) => Some(CloseCode::Blocked.parts()),
+            user if shared.is_disconnected_since(user, self.asked, "") => {
                 Some(CloseCode::Disconnected.parts())
             }
             _ => None,
         });
         if let Some((code, reason)) = end {
-            shared.ports.kicks.push((id, code, reason.to_owned()));
+            shared
+                .requests
+                .disconnects
+                .push((id, code, reason.to_owned()));
         }
         self.opened
     }

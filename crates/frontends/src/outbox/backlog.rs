@@ -8,14 +8,14 @@
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
-use veche_hub::{ConnectionId, Delivery, Format, PayloadKind};
+use veche_hub::{ConnectionId, Delivery, EncodingId, PayloadKind};
 use veche_proto::websocket::{self, Encoder, MessageKind, Role};
 
-use super::{Keeping, Outboxes};
+use super::{DropPolicy, Outboxes};
 
 /// Frames and payloads as they are, among the formats that a publication is encoded in once.
-const FRAME: Format = Format(u32::MAX - 2);
-const PAYLOAD: Format = Format(u32::MAX - 3);
+const FRAME: EncodingId = EncodingId(u32::MAX - 2);
+const PAYLOAD: EncodingId = EncodingId(u32::MAX - 3);
 
 /// So many bytes are written at a time: the rest can still be dropped.
 const WRITTEN_BYTES_MAX: usize = 64 << 10;
@@ -23,48 +23,48 @@ const WRITTEN_BYTES_MAX: usize = 64 << 10;
 /// What waits for one client.
 #[derive(Debug, Default)]
 struct Backlog {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedMessage>,
     bytes: usize,
 }
 
 /// A message that waits.
 #[derive(Debug)]
-struct Waiting {
-    content: Content,
+struct QueuedMessage {
+    content: QueuedContent,
     /// Of its payload, before compression.
     payload_bytes: u32,
     /// Of a publication that a later one of its channel replaces.
     channel: Option<Box<str>>,
     /// Of an application, which has been told that it is on its way.
-    is_promised: bool,
+    is_undroppable: bool,
 }
 
 /// Shared with all that wait for the same message, as far as that is possible.
 #[derive(Debug)]
-enum Content {
+enum QueuedContent {
     /// A whole frame.
     Frame(Bytes),
     /// What has to be compressed in the order in which it is sent.
     Payload(MessageKind, Bytes),
 }
 
-impl Waiting {
+impl QueuedMessage {
     /// What it costs: bytes that are shared count for each who waits for them.
     fn bytes(&self) -> usize {
         let content = match &self.content {
-            Content::Frame(bytes) | Content::Payload(_, bytes) => bytes.len(),
+            QueuedContent::Frame(bytes) | QueuedContent::Payload(_, bytes) => bytes.len(),
         };
         content + size_of::<Self>()
     }
 }
 
 impl Backlog {
-    fn push(&mut self, waiting: Waiting) {
+    fn push(&mut self, waiting: QueuedMessage) {
         self.bytes += waiting.bytes();
         self.waiting.push_back(waiting);
     }
 
-    fn pop(&mut self) -> Option<Waiting> {
+    fn pop(&mut self) -> Option<QueuedMessage> {
         let waiting = self.waiting.pop_front()?;
         self.bytes -= waiting.bytes();
         Some(waiting)
@@ -72,15 +72,15 @@ impl Backlog {
 
     /// Drops the oldest message that may be dropped; whether there was one.
     fn drop_oldest(&mut self) -> bool {
-        self.remove(|waiting| !waiting.is_promised)
+        self.remove(|waiting| !waiting.is_undroppable)
     }
 
     /// Drops what waits for the same channel; whether there was something.
-    fn drop_earlier(&mut self, channel: &str) -> bool {
+    fn drop_same_channel(&mut self, channel: &str) -> bool {
         self.remove(|waiting| waiting.channel.as_deref() == Some(channel))
     }
 
-    fn remove(&mut self, which: impl Fn(&Waiting) -> bool) -> bool {
+    fn remove(&mut self, which: impl Fn(&QueuedMessage) -> bool) -> bool {
         let Some(at) = self.waiting.iter().position(which) else {
             return false;
         };
@@ -94,9 +94,9 @@ impl Backlog {
 /// The backlogs of one worker, by the index of their sessions; there is none that is empty.
 #[derive(Debug, Default)]
 pub(super) struct Backlogs {
-    of: HashMap<u32, Backlog>,
+    by_index: HashMap<u32, Backlog>,
     /// Those of which no event of the transport may tell that there is room: they are looked at after the flush.
-    unwatched: Vec<ConnectionId>,
+    unflushed: Vec<ConnectionId>,
     dropped: Dropped,
 }
 
@@ -114,9 +114,9 @@ pub struct Dropped {
 impl Backlogs {
     pub(super) fn bytes(&self, index: u32) -> usize {
         // The table is empty most of the time.
-        match self.of.is_empty() {
+        match self.by_index.is_empty() {
             true => 0,
-            false => self.of.get(&index).map_or(0, |backlog| backlog.bytes),
+            false => self.by_index.get(&index).map_or(0, |backlog| backlog.bytes),
         }
     }
 
@@ -127,11 +127,11 @@ impl Backlogs {
 
     /// How many there are, and how many are to be looked at.
     pub(super) fn sizes(&self) -> (usize, usize) {
-        (self.of.len(), self.unwatched.len())
+        (self.by_index.len(), self.unflushed.len())
     }
 
     pub(super) fn forget(&mut self, index: u32) {
-        self.of.remove(&index);
+        self.by_index.remove(&index);
     }
 }
 
@@ -140,7 +140,7 @@ impl Outboxes {
     pub(super) fn deliver_lossy(
         &mut self,
         session: ConnectionId,
-        keeping: Keeping,
+        keeping: DropPolicy,
         delivery: &mut Delivery<'_>,
     ) {
         let bytes = delivery.payload.bytes;
@@ -151,40 +151,41 @@ impl Outboxes {
         if self.may_write_now(session, bytes.len()) {
             return self.message(session, kind, bytes);
         }
-        let agreed = self.of(session).agreed;
+        let agreed = self.of(session).deflate;
         let key = agreed.map(|agreed| agreed.sharing_key(Role::Server));
         let codecs = &mut self.codecs;
         let encodings = &mut delivery.encodings;
         let content = match (agreed, key) {
             (Some(agreed), Some(Some(key))) => {
-                Content::Frame(encodings.find_or_encode(Format(u32::from(key)), || {
+                QueuedContent::Frame(encodings.find_or_encode(EncodingId(u32::from(key)), || {
                     let mut frame = Vec::new();
                     Encoder::new(Role::Server, Some(agreed))
                         .encode(&mut frame, kind, bytes, codecs, None);
                     Bytes::from(frame)
                 }))
             }
-            (Some(_), _) => Content::Payload(
+            (Some(_), _) => QueuedContent::Payload(
                 kind,
                 encodings.find_or_encode(PAYLOAD, || Bytes::copy_from_slice(bytes)),
             ),
-            (None, _) => Content::Frame(encodings.find_or_encode(FRAME, || {
+            (None, _) => QueuedContent::Frame(encodings.find_or_encode(FRAME, || {
                 let mut frame = Vec::with_capacity(bytes.len() + 10);
                 websocket::encode_message(&mut frame, kind, bytes, None);
                 Bytes::from(frame)
             })),
         };
-        let waiting = Waiting {
+        let waiting = QueuedMessage {
             content,
             payload_bytes: bytes.len() as u32,
-            channel: (keeping == Keeping::Latest).then(|| delivery.source().into()),
-            is_promised: false,
+            channel: (keeping == DropPolicy::KeepLatestPerChannel)
+                .then(|| delivery.source().into()),
+            is_undroppable: false,
         };
-        self.wait(session, waiting);
+        self.enqueue(session, waiting);
     }
 
     /// Lets a message of an application wait behind what waits already; `false` if nothing does, so it may be written.
-    pub(super) fn wait_behind(
+    pub(super) fn enqueue_behind(
         &mut self,
         session: ConnectionId,
         kind: MessageKind,
@@ -193,13 +194,13 @@ impl Outboxes {
         if self.backlogs.bytes(session.index) == 0 {
             return false;
         }
-        let waiting = Waiting {
-            content: Content::Payload(kind, Bytes::copy_from_slice(data)),
+        let waiting = QueuedMessage {
+            content: QueuedContent::Payload(kind, Bytes::copy_from_slice(data)),
             payload_bytes: data.len() as u32,
             channel: None,
-            is_promised: true,
+            is_undroppable: true,
         };
-        self.wait(session, waiting);
+        self.enqueue(session, waiting);
         true
     }
 
@@ -207,7 +208,7 @@ impl Outboxes {
     pub(super) fn make_room(&mut self, session: ConnectionId, more: usize) -> bool {
         let queued = self.of(session).queued();
         let max = self.outbox_bytes_max;
-        let Some(backlog) = self.backlogs.of.get_mut(&session.index) else {
+        let Some(backlog) = self.backlogs.by_index.get_mut(&session.index) else {
             return queued == 0 || queued + more <= max;
         };
         while queued + backlog.bytes + more > max {
@@ -228,13 +229,13 @@ impl Outboxes {
             && self.backlogs.bytes(session.index) == 0
     }
 
-    fn wait(&mut self, session: ConnectionId, waiting: Waiting) {
+    fn enqueue(&mut self, session: ConnectionId, waiting: QueuedMessage) {
         let outbox = self.of(session);
         let (queued, is_watched) = (outbox.queued(), outbox.unsent > 0);
         let max = self.outbox_bytes_max;
         let Backlogs {
-            of,
-            unwatched,
+            by_index: of,
+            unflushed: unwatched,
             dropped,
         } = &mut self.backlogs;
         let backlog = of.entry(session.index).or_default();
@@ -242,7 +243,7 @@ impl Outboxes {
             unwatched.push(session);
         }
         if let Some(channel) = &waiting.channel
-            && backlog.drop_earlier(channel)
+            && backlog.drop_same_channel(channel)
         {
             dropped.replaced += 1;
         }
@@ -254,27 +255,28 @@ impl Outboxes {
     }
 
     /// The transport has told what is unsent: if that is nothing, what waits is written, a part at a time.
-    pub(super) fn go_on_with_backlog(&mut self, session: ConnectionId) {
+    pub(super) fn continue_backlog(&mut self, session: ConnectionId) {
         if self.of(session).unsent > 0 || self.backlogs.bytes(session.index) == 0 {
             return;
         }
         let high = WRITTEN_BYTES_MAX.min(self.outbox_bytes_max / 2);
         self.write_backlog(session, high);
         if self.backlogs.bytes(session.index) > 0 {
-            self.backlogs.unwatched.push(session);
+            self.backlogs.unflushed.push(session);
         }
     }
 
     /// Writes what waits until `high` bytes are written, one message at least.
     pub(super) fn write_backlog(&mut self, session: ConnectionId, high: usize) {
-        let Some(mut backlog) = self.backlogs.of.remove(&session.index) else {
+        let Some(mut backlog) = self.backlogs.by_index.remove(&session.index) else {
             return;
         };
         while let Some(waiting) = backlog.pop() {
             match waiting.content {
-                Content::Payload(kind, data) => self.message(session, kind, &data),
-                Content::Frame(frame) => {
-                    self.journal.said(session, waiting.payload_bytes as usize);
+                QueuedContent::Payload(kind, data) => self.message(session, kind, &data),
+                QueuedContent::Frame(frame) => {
+                    self.access_log
+                        .message_sent(session, waiting.payload_bytes as usize);
                     self.sent.messages += 1;
                     self.sent.bytes += u64::from(waiting.payload_bytes);
                     self.boxes[session.index as usize].messaged_ms = self.now_ms;
@@ -286,28 +288,28 @@ impl Outboxes {
             }
         }
         if !backlog.waiting.is_empty() {
-            self.backlogs.of.insert(session.index, backlog);
+            self.backlogs.by_index.insert(session.index, backlog);
         }
     }
 
     /// After a flush: what waited only for the turn's own bytes is written, if the transport took them. Whether anything
     /// was, and is to be flushed.
     pub fn settle_backlogs(&mut self) -> bool {
-        if self.backlogs.unwatched.is_empty() {
+        if self.backlogs.unflushed.is_empty() {
             return false;
         }
         let mut wrote = false;
-        for session in std::mem::take(&mut self.backlogs.unwatched) {
+        for session in std::mem::take(&mut self.backlogs.unflushed) {
             let Some(outbox) = self.find(session).filter(|outbox| outbox.unsent == 0) else {
                 // Gone, or the transport will tell.
                 continue;
             };
             if outbox.buffer.is_empty() {
-                self.go_on_with_backlog(session);
+                self.continue_backlog(session);
                 wrote = true;
             } else {
                 // Held back until its registration is answered.
-                self.backlogs.unwatched.push(session);
+                self.backlogs.unflushed.push(session);
             }
         }
         wrote

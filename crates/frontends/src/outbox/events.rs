@@ -1,19 +1,19 @@
 //! Publications to responses of server-sent events (WHATWG HTML, section 9.2): each is an event of its own.
 
 use bytes::Bytes;
-use veche_hub::{ConnectionId, Delivery, Format};
+use veche_hub::{ConnectionId, Delivery, EncodingId};
 use veche_proto::http::write_chunk;
 
-use super::{Outboxes, Pushes};
+use super::{Outboxes, PushMode};
 
 /// Events in chunks and as they are, among the formats that a publication is encoded in once; the others are small.
-const CHUNKED: Format = Format(u32::MAX);
-const PLAIN: Format = Format(u32::MAX - 1);
+const CHUNKED: EncodingId = EncodingId(u32::MAX);
+const PLAIN: EncodingId = EncodingId(u32::MAX - 1);
 
 impl Outboxes {
     /// A response of events has begun: publications to its connection are written from now on.
     pub(crate) fn begin_events(&mut self, id: ConnectionId, is_chunked: bool) {
-        self.of_mut(id).pushes = Pushes::Events { is_chunked };
+        self.of_mut(id).pushes = PushMode::Events { is_chunked };
     }
 }
 

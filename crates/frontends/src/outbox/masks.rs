@@ -4,17 +4,17 @@
 const DRAWN_BYTES: usize = 1024;
 
 /// Fills memory with bytes that nobody can guess.
-pub type Random = fn(&mut [u8]);
+pub type FillRandom = fn(&mut [u8]);
 
 /// Random bytes in store. RFC 6455, section 5.3: a key must be fresh for each frame and not to be foretold.
-pub(crate) struct Masks {
-    random: Random,
+pub(crate) struct MaskSource {
+    random: FillRandom,
     drawn: Box<[u8]>,
     used: usize,
 }
 
-impl Masks {
-    pub(crate) fn new(random: Random) -> Self {
+impl MaskSource {
+    pub(crate) fn new(random: FillRandom) -> Self {
         Self {
             random,
             drawn: Box::default(),
@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn no_byte_is_given_twice() {
         // Counts on instead of being random.
-        let mut masks = Masks::new(|bytes| {
+        let mut masks = MaskSource::new(|bytes| {
             use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
             static NEXT: AtomicU32 = AtomicU32::new(1);
             for chunk in bytes.chunks_mut(4) {

@@ -5,39 +5,41 @@
 //! outbox while some connection is being worked on. It does not know sockets: the worker tells it what is unsent.
 
 mod backlog;
-mod carried;
+pub(crate) mod cursors;
 mod events;
-pub(crate) mod marks;
+mod framing;
+mod gauges;
 mod masks;
 mod parts;
 mod pool;
 mod positions;
 mod pushes;
-mod rest;
 mod sending;
-mod wishes;
+mod subscription_options;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use veche_hub::{ConnectionId, Delivery, Encodings, Event, Format, PayloadKind};
-use veche_proto::websocket::deflate::Agreed;
-use veche_proto::websocket::{self, Codecs, ContextBudget, Encoder, MessageKind, Opcode, Role};
+use veche_hub::{ConnectionId, Delivery, EncodingId, Encodings, FeedEvent, PayloadKind};
+use veche_proto::websocket::deflate::DeflateParams;
+use veche_proto::websocket::{self, Codecs, DeflateBudget, Encoder, MessageKind, Opcode, Role};
 
-pub use crate::context::hears::{Hears, Keeping};
-use crate::context::journal::Journal;
-use crate::outbox::pool::Pool;
+use crate::context::access_log_buffer::AccessLogBuffer;
+pub use crate::context::delivery_mode::{DeliveryMode, DropPolicy};
+use crate::outbox::pool::BufferPool;
 use backlog::Backlogs;
 pub use backlog::Dropped;
-pub(crate) use carried::Carried;
-pub(crate) use masks::Masks;
-pub use masks::Random;
-pub(crate) use parts::InParts;
+pub(crate) use framing::MessageFraming;
+pub use masks::FillRandom;
+pub(crate) use masks::MaskSource;
+pub(crate) use parts::PartialMessage;
 pub(crate) use positions::{write_data, write_value};
-pub(crate) use pushes::{Patcher, PushFormat};
-pub use sending::Sending;
-pub(crate) use wishes::{Deltas, Form, Selector, Wish};
+pub(crate) use pushes::{MakeDelta, PushFormat};
+pub use sending::SendResult;
+pub(crate) use subscription_options::{
+    DeltaState, PublicationFilter, PushForm, SubscriptionOptions,
+};
 
 /// Above this many bytes on their way out a connection's input is not worked on: whoever asks must also read.
 pub const ANSWERS_BYTES_HIGH: usize = 64 << 10;
@@ -47,7 +49,7 @@ pub(crate) const SLICE_BYTES: usize = 32 << 10;
 
 /// What becomes of the transport once everything is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum End {
+pub enum TransportEnd {
     /// It stays open.
     #[default]
     Open,
@@ -59,7 +61,7 @@ pub enum End {
 
 /// Whether publications may be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Pushes {
+enum PushMode {
     /// No session is open (HTTP, a line connection, or the close handshake has begun).
     #[default]
     Refused,
@@ -68,13 +70,13 @@ enum Pushes {
     /// The same to a client that wants to know the place of each publication.
     Positioned,
     /// The same to a client that may lose some.
-    Lossy(Keeping),
+    Lossy(DropPolicy),
     /// A response of server-sent events, in chunks or not.
     Events { is_chunked: bool },
     /// A connection to another server: an application sends to it, but it hears no channel.
     Client,
     /// An open session whose protocol has a format of its own.
-    Encoded(pushes::Number, pushes::Stage),
+    Encoded(pushes::FormatIndex, pushes::PushStage),
 }
 
 /// One connection's outgoing half.
@@ -87,11 +89,11 @@ pub struct Outbox {
     messaged_ms: u32,
     /// Bytes that the transport took but could not send yet.
     unsent: u32,
-    agreed: Option<Agreed>,
-    pushes: Pushes,
-    end: End,
+    deflate: Option<DeflateParams>,
+    pushes: PushMode,
+    end: TransportEnd,
     /// Written but not to be sent before the registration is answered.
-    held: bool,
+    corked: bool,
     touched: bool,
     /// An application was told that it is full, and not yet that there is room again.
     full: bool,
@@ -99,7 +101,7 @@ pub struct Outbox {
     masked: bool,
     /// It has missed something since it last had nothing unsent.
     behind: bool,
-    carried: Carried,
+    framing: MessageFraming,
 }
 
 const _: () = assert!(size_of::<Outbox>() <= 72);
@@ -112,15 +114,15 @@ impl Default for Outbox {
             generation: 0,
             messaged_ms: 0,
             unsent: 0,
-            agreed: None,
-            pushes: Pushes::Refused,
-            end: End::Open,
-            held: false,
+            deflate: None,
+            pushes: PushMode::Refused,
+            end: TransportEnd::Open,
+            corked: false,
             touched: false,
             full: false,
             masked: false,
             behind: false,
-            carried: Carried::Frames,
+            framing: MessageFraming::Frames,
         }
     }
 }
@@ -144,7 +146,7 @@ impl Outbox {
     /// All has been handed over and sent, and nothing follows: the transport may go. `false` while something of this turn
     /// waits for [`Outboxes::take`].
     pub fn is_over(&self) -> bool {
-        self.end == End::Shutdown && !self.touched && !self.held && self.queued() == 0
+        self.end == TransportEnd::Shutdown && !self.touched && !self.corked && self.queued() == 0
     }
 }
 
@@ -152,7 +154,7 @@ impl Outbox {
 pub struct Outboxes {
     boxes: Vec<Outbox>,
     touched: Vec<u32>,
-    pool: Pool,
+    pool: BufferPool,
     codecs: Codecs,
     /// Sessions whose outbox overflowed in this turn; the worker closes them.
     overflowed: Vec<ConnectionId>,
@@ -163,20 +165,20 @@ pub struct Outboxes {
     /// Sessions that have room again.
     drained: Vec<ConnectionId>,
     backlogs: Backlogs,
-    sides: pushes::Sides,
+    push_state: pushes::PushState,
     pushes_encoded: u64,
     deltas_made: u64,
     outbox_bytes_max: usize,
-    sent: Sent,
+    sent: SentCounts,
     now_ms: u32,
-    pub(crate) masks: Masks,
+    pub(crate) masks: MaskSource,
     /// What becomes of requests and sessions; here, since all that a client gets passes.
-    pub journal: Journal,
+    pub access_log: AccessLogBuffer,
 }
 
 /// Counts of messages written, and of the bytes of their payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sent {
+pub struct SentCounts {
     /// Messages.
     pub messages: u64,
     /// Bytes, before compression.
@@ -189,35 +191,35 @@ impl Outboxes {
         Self {
             boxes: Vec::new(),
             touched: Vec::new(),
-            pool: Pool::default(),
+            pool: BufferPool::default(),
             codecs: Codecs::default(),
             overflowed: Vec::new(),
             fallen_behind: Vec::new(),
             filled: Vec::new(),
             drained: Vec::new(),
             backlogs: Backlogs::default(),
-            sides: pushes::Sides::default(),
+            push_state: pushes::PushState::default(),
             pushes_encoded: 0,
             deltas_made: 0,
             outbox_bytes_max,
-            sent: Sent::default(),
+            sent: SentCounts::default(),
             now_ms: 0,
-            masks: Masks::new(|_| panic!("no random numbers: nothing can be dialed")),
-            journal: Journal::default(),
+            masks: MaskSource::new(|_| panic!("no random numbers: nothing can be dialed")),
+            access_log: AccessLogBuffer::default(),
         }
     }
 
     /// Where masks and keys of clients come from; without it none can be dialed.
     #[must_use]
-    pub fn with_random(self, random: Random) -> Self {
+    pub fn with_random(self, random: FillRandom) -> Self {
         Self {
-            masks: Masks::new(random),
+            masks: MaskSource::new(random),
             ..self
         }
     }
 
     /// Kept compression contexts count against this budget.
-    pub(crate) fn set_context_budget(&mut self, budget: &Arc<ContextBudget>) {
+    pub(crate) fn set_context_budget(&mut self, budget: &Arc<DeflateBudget>) {
         self.codecs = Codecs::with_budget(Arc::clone(budget));
     }
 
@@ -227,8 +229,8 @@ impl Outboxes {
     }
 
     /// To be called at intervals: a compression context that has not been used since the last call is given back.
-    pub(crate) fn rest_context(&mut self, id: ConnectionId) {
-        self.of_mut(id).encoder.rest();
+    pub(crate) fn release_idle_context(&mut self, id: ConnectionId) {
+        self.of_mut(id).encoder.release_idle_context();
     }
 
     /// The time of the turn.
@@ -267,7 +269,7 @@ impl Outboxes {
                 ..Outbox::default()
             };
             self.backlogs.forget(id.index);
-            self.sides.forget(id.index);
+            self.push_state.forget(id.index);
             self.recycle(buffer);
         }
     }
@@ -320,13 +322,13 @@ impl Outboxes {
     pub fn message(&mut self, id: ConnectionId, kind: MessageKind, data: &[u8]) {
         self.sent.messages += 1;
         self.sent.bytes += data.len() as u64;
-        self.journal.said(id, data.len());
+        self.access_log.message_sent(id, data.len());
         self.boxes[id.index as usize].messaged_ms = self.now_ms;
-        if self.of(id).carried != Carried::Frames {
-            return self.carry(id, data);
+        if self.of(id).framing != MessageFraming::Frames {
+            return self.write_framed(id, data);
         }
         let mask = self.mask(id);
-        if self.of(id).agreed.is_none() {
+        if self.of(id).deflate.is_none() {
             return websocket::encode_message(self.buffer(id), kind, data, mask);
         }
         self.buffer(id);
@@ -345,12 +347,12 @@ impl Outboxes {
     }
 
     /// Starts a connection of ours to another server: the 101 has come.
-    pub fn begin_client(&mut self, id: ConnectionId, agreed: Option<Agreed>) {
+    pub fn begin_client(&mut self, id: ConnectionId, agreed: Option<DeflateParams>) {
         let now_ms = self.now_ms;
         let outbox = self.of_mut(id);
-        outbox.agreed = agreed;
+        outbox.deflate = agreed;
         outbox.encoder = Encoder::new(Role::Client, agreed);
-        outbox.pushes = Pushes::Client;
+        outbox.pushes = PushMode::Client;
         outbox.masked = true;
         outbox.messaged_ms = now_ms;
     }
@@ -363,49 +365,54 @@ impl Outboxes {
 
     /// Starts a session of WebSocket frames. Publications are written from now on, if it hears any; until
     /// [`Outboxes::release`] they wait behind what `buffer` already holds (the 101).
-    pub fn begin_session(&mut self, id: ConnectionId, agreed: Option<Agreed>, hears: Hears) {
+    pub fn begin_session(
+        &mut self,
+        id: ConnectionId,
+        agreed: Option<DeflateParams>,
+        hears: DeliveryMode,
+    ) {
         let now_ms = self.now_ms;
         let outbox = self.of_mut(id);
-        outbox.agreed = agreed;
+        outbox.deflate = agreed;
         outbox.encoder = Encoder::new(Role::Server, agreed);
         outbox.pushes = match hears {
-            Hears::Nothing => Pushes::Refused,
-            Hears::Publications => Pushes::Framed,
-            Hears::Some(keeping) => Pushes::Lossy(keeping),
-            Hears::Positions => Pushes::Positioned,
+            DeliveryMode::Disabled => PushMode::Refused,
+            DeliveryMode::Reliable => PushMode::Framed,
+            DeliveryMode::Lossy(keeping) => PushMode::Lossy(keeping),
+            DeliveryMode::WithPositions => PushMode::Positioned,
         };
-        outbox.held = true;
+        outbox.corked = true;
         outbox.messaged_ms = now_ms;
     }
 
     /// The registration is answered: what was held may leave.
     pub fn release(&mut self, id: ConnectionId) {
-        self.of_mut(id).held = false;
+        self.of_mut(id).corked = false;
         self.buffer(id);
     }
 
     /// There will be no session: what was held is dropped from that place in the buffer on. Answers to earlier
     /// requests may stand before it.
-    pub fn withdraw(&mut self, id: ConnectionId, from: usize) {
+    pub fn discard_unsent(&mut self, id: ConnectionId, from: usize) {
         let outbox = self.of_mut(id);
         outbox.buffer.truncate(from);
-        outbox.pushes = Pushes::Refused;
-        outbox.held = false;
+        outbox.pushes = PushMode::Refused;
+        outbox.corked = false;
         self.backlogs.forget(id.index);
     }
 
     /// No further publication is written; those that wait are.
     pub fn refuse_pushes(&mut self, id: ConnectionId) {
         let outbox = self.of_mut(id);
-        if let Pushes::Lossy(_) = std::mem::take(&mut outbox.pushes) {
+        if let PushMode::Lossy(_) = std::mem::take(&mut outbox.pushes) {
             self.write_backlog(id, usize::MAX);
         }
     }
 
     /// Decides what becomes of the transport when all is sent; never weakens an earlier decision.
-    pub fn finish(&mut self, id: ConnectionId, end: End) {
+    pub fn finish(&mut self, id: ConnectionId, end: TransportEnd) {
         let outbox = self.of_mut(id);
-        if outbox.end != End::Abort {
+        if outbox.end != TransportEnd::Abort {
             outbox.end = end;
         }
         self.buffer(id);
@@ -417,8 +424,8 @@ impl Outboxes {
             outbox.unsent = u32::try_from(unsent).unwrap_or(u32::MAX);
             outbox.behind &= unsent > 0;
             let is_full = outbox.full;
-            if let Pushes::Lossy(_) = outbox.pushes {
-                self.go_on_with_backlog(id);
+            if let PushMode::Lossy(_) = outbox.pushes {
+                self.continue_backlog(id);
             }
             if is_full {
                 self.note_room(id);
@@ -428,14 +435,14 @@ impl Outboxes {
 
     /// Whether publications are written for the connection.
     pub(crate) fn takes_publications(&self, id: ConnectionId) -> bool {
-        self.of(id).pushes != Pushes::Refused
+        self.of(id).pushes != PushMode::Refused
     }
 
     /// Marked once; the worker closes it in this turn.
     fn overflow(&mut self, session: ConnectionId) {
-        self.boxes[session.index as usize].pushes = Pushes::Refused;
+        self.boxes[session.index as usize].pushes = PushMode::Refused;
         self.backlogs.forget(session.index);
-        self.sides.forget_pushes(session.index);
+        self.push_state.forget_pushes(session.index);
         self.overflowed.push(session);
     }
 
@@ -444,31 +451,31 @@ impl Outboxes {
         let bytes = delivery.payload.bytes;
         let Some(outbox) = self
             .find(session)
-            .filter(|outbox| outbox.pushes != Pushes::Refused)
+            .filter(|outbox| outbox.pushes != PushMode::Refused)
         else {
             return;
         };
         let pushes = outbox.pushes;
-        if delivery.slow_miss && delivery.event == Event::Published {
+        if delivery.drop_when_slow && delivery.event == FeedEvent::Published {
             // The other half is for what must not be missed.
             let queued = outbox.queued();
             let is_late = queued > 0 && queued + bytes.len() > self.outbox_bytes_max / 2;
-            if is_late && !matches!(pushes, Pushes::Lossy(_)) {
-                return self.miss(session, delivery.channel);
+            if is_late && !matches!(pushes, PushMode::Lossy(_)) {
+                return self.count_missed(session, delivery.channel);
             }
         }
-        if let Pushes::Encoded(number, stage) = pushes {
+        if let PushMode::Encoded(number, stage) = pushes {
             return self.deliver_encoded(session, number, stage, delivery);
         }
-        if delivery.event != Event::Published {
+        if delivery.event != FeedEvent::Published {
             // Who comes and goes is told by protocols that have words for it.
             return;
         }
-        if pushes != Pushes::Framed {
-            if pushes == Pushes::Positioned {
+        if pushes != PushMode::Framed {
+            if pushes == PushMode::Positioned {
                 return self.deliver_positioned(session, delivery);
             }
-            if let Pushes::Lossy(keeping) = pushes {
+            if let PushMode::Lossy(keeping) = pushes {
                 return self.deliver_lossy(session, keeping, delivery);
             }
             if delivery.payload.kind == PayloadKind::Binary {
@@ -483,7 +490,7 @@ impl Outboxes {
             PayloadKind::Text | PayloadKind::Json => MessageKind::Text,
             PayloadKind::Binary => MessageKind::Binary,
         };
-        if let Pushes::Events { is_chunked } = pushes {
+        if let PushMode::Events { is_chunked } = pushes {
             return events::write(self.buffer(session), delivery, is_chunked);
         }
         self.frame(session, kind, bytes, 0, delivery.encodings);
@@ -495,8 +502,8 @@ impl Outboxes {
     }
 
     /// It goes without this publication of a channel.
-    fn miss(&mut self, session: ConnectionId, channel: &str) {
-        self.sides.missed(session.index, channel);
+    fn count_missed(&mut self, session: ConnectionId, channel: &str) {
+        self.push_state.missed(session.index, channel);
         self.backlogs.note_missed();
         let outbox = &mut self.boxes[session.index as usize];
         if !std::mem::replace(&mut outbox.behind, true) {
@@ -519,7 +526,7 @@ impl Outboxes {
         outbox.messaged_ms = now_ms;
         self.sent.messages += 1;
         self.sent.bytes += bytes as u64;
-        self.journal.said(session, bytes);
+        self.access_log.message_sent(session, bytes);
         true
     }
 
@@ -537,7 +544,7 @@ impl Outboxes {
         self.buffer(session);
         let Self { boxes, codecs, .. } = self;
         let outbox = &mut boxes[session.index as usize];
-        match outbox.agreed {
+        match outbox.deflate {
             // A plain frame is a header of 2 to 10 bytes before the payload: nothing worth caching.
             None => websocket::encode_message(&mut outbox.buffer, kind, bytes, None),
             Some(agreed) => match agreed.sharing_key(Role::Server) {
@@ -548,7 +555,7 @@ impl Outboxes {
                         .encode(&mut outbox.buffer, kind, bytes, codecs, None),
                 ),
                 Some(key) => {
-                    let frame = encodings.find_or_encode(Format(u32::from(key) | form), || {
+                    let frame = encodings.find_or_encode(EncodingId(u32::from(key) | form), || {
                         let mut frame = Vec::new();
                         Encoder::new(Role::Server, Some(agreed))
                             .encode(&mut frame, kind, bytes, codecs, None);
@@ -561,7 +568,7 @@ impl Outboxes {
     }
 
     /// Messages written since the last call.
-    pub fn take_sent(&mut self) -> Sent {
+    pub fn take_sent(&mut self) -> SentCounts {
         std::mem::take(&mut self.sent)
     }
 
@@ -589,17 +596,17 @@ impl Outboxes {
     /// What the worker has to do for a touched connection: bytes to send (may be empty) and then the end.
     // Called once for each receiver of a publication; inlined, the bytes' vector stays in registers.
     #[inline]
-    pub fn take(&mut self, index: u32) -> Option<(ConnectionId, Vec<u8>, End)> {
+    pub fn take(&mut self, index: u32) -> Option<(ConnectionId, Vec<u8>, TransportEnd)> {
         let outbox = &mut self.boxes[index as usize];
         outbox.touched = false;
         let id = ConnectionId {
             index,
             generation: outbox.generation,
         };
-        if outbox.held && outbox.end != End::Abort {
+        if outbox.corked && outbox.end != TransportEnd::Abort {
             return None;
         }
-        self.journal.left(id, outbox.buffer.len());
+        self.access_log.bytes_sent(id, outbox.buffer.len());
         Some((id, std::mem::take(&mut outbox.buffer), outbox.end))
     }
 
@@ -628,13 +635,13 @@ impl Outboxes {
     /// The request of a connection is answered, or its session is over.
     pub(crate) fn end_entry(&mut self, id: ConnectionId, client: IpAddr) {
         let queued = self.find(id).map_or(0, |outbox| outbox.buffer.len());
-        self.journal.end(id, client, queued);
+        self.access_log.end(id, client, queued);
     }
 
     /// Writes a Close frame and stops publications.
     pub fn close_frame(&mut self, id: ConnectionId, code: Option<u16>, reason: &str) {
         self.refuse_pushes(id);
-        self.journal.closed(id, code);
+        self.access_log.closed(id, code);
         let mask = self.mask(id);
         websocket::encode_close(self.buffer(id), code, reason, mask);
     }

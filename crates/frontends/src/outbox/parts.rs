@@ -5,30 +5,30 @@
 //! before the connect reply, within the same limit.
 
 use veche_hub::ConnectionId;
-use veche_proto::websocket::{MessageKind, Part};
+use veche_proto::websocket::{FragmentFlags, MessageKind};
 
-use super::pushes::Stage;
-use super::{Carried, Outboxes, Pushes};
+use super::pushes::PushStage;
+use super::{MessageFraming, Outboxes, PushMode};
 
 /// A message of which some parts are written.
 #[derive(Debug)]
-pub(crate) struct InParts {
+pub(crate) struct PartialMessage {
     kind: MessageKind,
     /// How messages to this client are framed.
-    carried: Carried,
+    carried: MessageFraming,
     is_first: bool,
 }
 
 impl Outboxes {
     /// Begins a message. Others to the same session wait from now on.
-    pub(crate) fn begin_parts(&mut self, id: ConnectionId, kind: MessageKind) -> InParts {
+    pub(crate) fn begin_parts(&mut self, id: ConnectionId, kind: MessageKind) -> PartialMessage {
         let outbox = self.of_mut(id);
-        if let Pushes::Encoded(_, stage) = &mut outbox.pushes {
-            *stage = Stage::Early;
+        if let PushMode::Encoded(_, stage) = &mut outbox.pushes {
+            *stage = PushStage::Early;
         }
-        InParts {
+        PartialMessage {
             kind,
-            carried: std::mem::replace(&mut outbox.carried, Carried::Behind),
+            carried: std::mem::replace(&mut outbox.framing, MessageFraming::Behind),
             is_first: true,
         }
     }
@@ -37,7 +37,7 @@ impl Outboxes {
     pub(crate) fn part(
         &mut self,
         id: ConnectionId,
-        message: &mut InParts,
+        message: &mut PartialMessage,
         data: &[u8],
         is_last: bool,
     ) {
@@ -45,16 +45,16 @@ impl Outboxes {
         self.sent.messages += u64::from(is_first);
         self.sent.bytes += data.len() as u64;
         if is_first {
-            self.journal.said(id, data.len());
+            self.access_log.message_sent(id, data.len());
         } else {
-            self.journal.said_more(id, data.len());
+            self.access_log.message_continued(id, data.len());
         }
         let now_ms = self.now_ms;
         self.of_mut(id).messaged_ms = now_ms;
         match message.carried {
-            Carried::Frames => {
+            MessageFraming::Frames => {
                 self.buffer(id);
-                let part = Part { is_first, is_last };
+                let part = FragmentFlags { is_first, is_last };
                 let Self { boxes, codecs, .. } = self;
                 let outbox = &mut boxes[id.index as usize];
                 let buffer = &mut outbox.buffer;
@@ -62,22 +62,22 @@ impl Outboxes {
                     .encoder
                     .encode_part(buffer, message.kind, data, part, codecs, None);
             }
-            carried => self.carry_part(id, carried, data, is_first, is_last),
+            carried => self.write_framed_part(id, carried, data, is_first, is_last),
         }
         if is_last {
-            self.of_mut(id).carried = message.carried;
+            self.of_mut(id).framing = message.carried;
             self.begin_pushes(id);
         }
     }
 
     /// Keeps a message until the one in parts is whole.
-    pub(super) fn wait_behind_parts(&mut self, id: ConnectionId, data: &[u8]) {
+    pub(super) fn enqueue_behind_parts(&mut self, id: ConnectionId, data: &[u8]) {
         // It counts when it is written.
         self.sent.messages -= 1;
         self.sent.bytes -= data.len() as u64;
-        if let Pushes::Encoded(number, Stage::Early) = self.of(id).pushes {
-            let separator = self.sides.format(number).separator;
-            let waiting = self.sides.early.entry(id.index).or_default();
+        if let PushMode::Encoded(number, PushStage::Early) = self.of(id).pushes {
+            let separator = self.push_state.format(number).separator;
+            let waiting = self.push_state.early.entry(id.index).or_default();
             if !waiting.is_empty() {
                 waiting.extend_from_slice(separator);
             }

@@ -1,6 +1,6 @@
 //! Spare buffers of one worker, so that a message costs no allocation and an idle connection holds no buffer.
 //!
-//! It keeps what was needed lately: what nobody took since the last [`Pool::trim`] goes back to the allocator by and
+//! It keeps what was needed lately: what nobody took since the last [`BufferPool::trim`] goes back to the allocator by and
 //! by. It does not know time: whoever owns it trims it at regular moments.
 
 /// A buffer that grew beyond this is not kept.
@@ -14,14 +14,14 @@ const SPARE_MIN: usize = 4;
 
 /// See the module's text.
 #[derive(Debug, Default)]
-pub(crate) struct Pool {
+pub(crate) struct BufferPool {
     /// The last one given is the first one taken, so those at the front are the ones that nobody needs.
     spare: Vec<Vec<u8>>,
     /// Fewest that lay here at any moment since the last trim.
     unneeded: usize,
 }
 
-impl Pool {
+impl BufferPool {
     /// An empty buffer, with capacity if one is spare.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         let buffer = self.spare.pop().unwrap_or_default();
@@ -29,7 +29,7 @@ impl Pool {
         buffer
     }
 
-    /// Keeps a buffer for the next [`Pool::take`]; its content is gone.
+    /// Keeps a buffer for the next [`BufferPool::take`]; its content is gone.
     #[inline]
     pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
         if (1..=BUFFER_BYTES_MAX).contains(&buffer.capacity()) && self.spare.len() < SPARE_MAX {
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     /// So many buffers are in use at once.
-    fn need(pool: &mut Pool, count: usize) {
+    fn need(pool: &mut BufferPool, count: usize) {
         let buffers: Vec<Vec<u8>> = (0..count)
             .map(|_| {
                 let mut buffer = pool.take();
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn small_buffers_come_back_empty_and_large_ones_do_not() {
-        let mut pool = Pool::default();
+        let mut pool = BufferPool::default();
         let mut buffer = Vec::with_capacity(100);
         buffer.push(1);
         let place = buffer.as_ptr();
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn after_a_spike_it_keeps_what_is_needed_and_rests_with_little() {
-        let mut pool = Pool::default();
+        let mut pool = BufferPool::default();
         need(&mut pool, 200);
         for _ in 0..20 {
             need(&mut pool, 30);

@@ -1,7 +1,7 @@
 //! What clients get that want to know the place of each publication: an object around it, by which they can come back.
 //!
 //! `{"channel":"news","position":"9x3kd07f:17","data":…}`, and when they join a channel that remembers
-//! `{"subscribed":"news","position":"9x3kd07f:16","recovered":true}`, where 17 is what comes next.
+//! `{"write_subscribed":"news","position":"9x3kd07f:16","recovered":true}`, where 17 is what comes next.
 
 use std::fmt::Write as _;
 
@@ -9,14 +9,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use veche_hub::{
-    ConnectionId, Delivery, Format, Joined, PayloadKind, PayloadRef, Position, Publication,
+    ConnectionId, Delivery, EncodingId, PayloadKind, PayloadRef, Position, Publication,
+    SubscribeOutcome,
 };
 use veche_proto::websocket::MessageKind;
 
-use super::{Outboxes, Pushes};
+use super::{Outboxes, PushMode};
 
 /// The object, among the formats that a publication is encoded in once.
-const OBJECT: Format = Format(u32::MAX - 4);
+const OBJECT: EncodingId = EncodingId(u32::MAX - 4);
 /// Its frames; the lower bits say how it is compressed.
 const FORM: u32 = 1 << 16;
 
@@ -43,21 +44,26 @@ impl Outboxes {
     }
 
     /// Whether its client is told the places of publications.
-    pub fn tells_positions(&self, session: ConnectionId) -> bool {
-        self.of(session).pushes == Pushes::Positioned
+    pub fn sends_positions(&self, session: ConnectionId) -> bool {
+        self.of(session).pushes == PushMode::Positioned
     }
 
     /// The session has joined a channel that remembers: where it is, and what came while the client was away.
     ///
     /// The position is that before the first publication which follows: a client that loses its connection in between
     /// comes back with what it has really got. What does not fit the outbox counts as lost; whether all was there.
-    pub(crate) fn joined(&mut self, session: ConnectionId, channel: &str, joined: &Joined) -> bool {
-        if !self.tells_positions(session) {
+    pub(crate) fn write_joined(
+        &mut self,
+        session: ConnectionId,
+        channel: &str,
+        joined: &SubscribeOutcome,
+    ) -> bool {
+        if !self.sends_positions(session) {
             return false;
         }
         let mut position = joined.position;
         let Some(recovered) = &joined.recovered else {
-            self.subscribed(session, channel, Some(position), None);
+            self.write_subscribed(session, channel, Some(position), None);
             return false;
         };
         let missed = &recovered.publications;
@@ -65,22 +71,27 @@ impl Outboxes {
         let objects: Vec<Bytes> = missed.iter().map(object).collect();
         let bytes: usize = objects.iter().map(Bytes::len).sum();
         if self.of(session).queued() + bytes > self.outbox_bytes_max + GREETING_BYTES {
-            self.subscribed(session, channel, Some(position), Some(false));
+            self.write_subscribed(session, channel, Some(position), Some(false));
             return false;
         }
         if !missed.is_empty() {
-            position.offset = recovered.before;
+            position.offset = recovered.predecessor;
         }
-        self.subscribed(session, channel, Some(position), Some(recovered.is_whole));
+        self.write_subscribed(
+            session,
+            channel,
+            Some(position),
+            Some(recovered.is_complete),
+        );
         for object in objects {
             self.message(session, MessageKind::Text, &object);
         }
-        recovered.is_whole
+        recovered.is_complete
     }
 
     /// Word that the session has joined a channel: where, if that remembers, and whether the client that has come back
     /// gets all.
-    pub(crate) fn subscribed(
+    pub(crate) fn write_subscribed(
         &mut self,
         session: ConnectionId,
         channel: &str,
@@ -98,7 +109,7 @@ impl Outboxes {
     }
 
     /// Word that the session is in a channel no more.
-    pub(crate) fn unsubscribed(&mut self, session: ConnectionId, channel: &str) {
+    pub(crate) fn write_unsubscribed(&mut self, session: ConnectionId, channel: &str) {
         let mut text = String::from("{\"unsubscribed\":");
         write_string(&mut text, channel);
         text.push('}');

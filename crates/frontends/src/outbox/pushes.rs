@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use veche_hub::{ConnectionId, Delivery, Event, Format, PayloadRef, Position};
+use veche_hub::{ConnectionId, Delivery, EncodingId, FeedEvent, PayloadRef, Position};
 use veche_proto::websocket::MessageKind;
 
-use super::marks::AllMarks;
-use super::wishes::{Form, Wish, Wishes};
-use super::{Carried, Outboxes, Pushes, events};
+use super::cursors::WorkerCursors;
+use super::subscription_options::{PushForm, SubscriptionOptions, SubscriptionOptionsMap};
+use super::{MessageFraming, Outboxes, PushMode, events};
 
 /// How a client protocol encodes pushes for one kind of its clients. Each has one `static`.
 pub(crate) struct PushFormat {
@@ -22,87 +22,87 @@ pub(crate) struct PushFormat {
     /// What stands between pushes of one message.
     pub(crate) separator: &'static [u8],
     /// Server-sent events say where the client is, and it comes back with that.
-    pub(crate) has_marks: bool,
-    /// [`Form::Whole`] looks as [`Form::Plain`].
+    pub(crate) has_cursors: bool,
+    /// [`PushForm::Whole`] looks as [`PushForm::Plain`].
     pub(crate) whole_is_plain: bool,
-    /// Encodes a publication, or who came or went; with the patch for [`Form::Patch`].
-    pub(crate) encode: fn(&Delivery<'_>, Form, &[u8]) -> Bytes,
+    /// Encodes a publication, or who came or went; with the patch for [`PushForm::Patch`].
+    pub(crate) encode: fn(&Delivery<'_>, PushForm, &[u8]) -> Bytes,
     /// Whether a delta from or to this payload can be sent.
     pub(crate) has_deltas: fn(PayloadRef<'_>) -> bool,
     /// Makes the delta between a publication and the one before, if that is less than the whole; shared by all formats
     /// with the same one.
-    pub(crate) deltas: Option<&'static Patcher>,
+    pub(crate) deltas: Option<&'static MakeDelta>,
 }
 
 /// Makes the delta of a delivery, or `None` where the whole is not longer.
-pub(crate) struct Patcher(pub(crate) fn(&Delivery<'_>) -> Option<Vec<u8>>);
+pub(crate) struct MakeDelta(pub(crate) fn(&Delivery<'_>) -> Option<Vec<u8>>);
 
 /// A format's place among those that the sessions of a worker have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Number(u8);
+pub(super) struct FormatIndex(u8);
 
 /// Forms that a publication has in each format.
 const FORMS: u32 = 3;
 
 /// What a publication is encoded in once for all clients of one format.
-struct Keys {
+struct EncodingKeys {
     /// The encoded push.
-    push: Format,
+    push: EncodingId,
     /// The same as a server-sent event, but for its id.
-    event: Format,
+    event: EncodingId,
     /// Frames with it; the lower bits say how they are compressed.
     frame: u32,
 }
 
-impl Keys {
-    fn of(number: Number, form: Form) -> Self {
+impl EncodingKeys {
+    fn of(number: FormatIndex, form: PushForm) -> Self {
         let place = u32::from(number.0) * FORMS + form as u32;
         Self {
-            push: Format(u32::MAX - 64 - 2 * place),
-            event: Format(u32::MAX - 65 - 2 * place),
+            push: EncodingId(u32::MAX - 64 - 2 * place),
+            event: EncodingId(u32::MAX - 65 - 2 * place),
             // Below are those of plain publications and of those with places.
             frame: (2 + place) << 16,
         }
     }
 
     /// What has changed since the publication before; nothing where that is no less. By the first format with its
-    /// [`Patcher`].
-    fn patch(first: usize) -> Format {
-        Format(u32::MAX - 4096 - first as u32)
+    /// [`MakeDelta`].
+    fn patch(first: usize) -> EncodingId {
+        EncodingId(u32::MAX - 4096 - first as u32)
     }
 }
 
 /// State of the sessions with formats of their own, in addition to their outboxes, by the index of the session.
 #[derive(Default)]
-pub(super) struct Sides {
+pub(super) struct PushState {
     formats: Vec<&'static PushFormat>,
     /// Pushes that arrived before the session's first reply, or while a message is written in parts; then replies, too.
     pub(super) early: HashMap<u32, Vec<u8>>,
     /// The same for clients that get each in a message of its own.
-    early_singles: HashMap<u32, Singles>,
-    pub(super) marks: AllMarks,
-    wishes: Wishes,
+    early_singles: HashMap<u32, EarlyPushes>,
+    pub(super) cursors: WorkerCursors,
+    subscriptions: SubscriptionOptionsMap,
 }
 
 /// Waiting pushes of one session.
 #[derive(Default)]
-struct Singles {
-    all: Vec<Single>,
+struct EarlyPushes {
+    all: Vec<EarlyPush>,
     bytes: usize,
 }
 
-struct Single {
+struct EarlyPush {
     push: Bytes,
     /// Where its channel is then.
     place: Option<(Box<str>, Position)>,
 }
 
-impl Sides {
-    pub(super) fn format(&self, Number(number): Number) -> &'static PushFormat {
+impl PushState {
+    pub(super) fn format(&self, FormatIndex(number): FormatIndex) -> &'static PushFormat {
         self.formats[usize::from(number)]
     }
 
-    fn number(&mut self, format: &'static PushFormat) -> Number {
+    fn number(&mut self, format: &'static PushFormat) -> FormatIndex {
         let known = self
             .formats
             .iter()
@@ -112,31 +112,31 @@ impl Sides {
             self.formats.len() - 1
         });
         match u8::try_from(place) {
-            Ok(number) => Number(number),
+            Ok(number) => FormatIndex(number),
             Err(_) => unreachable!("protocols have fewer formats"),
         }
     }
 
     /// A client goes without a publication: it has not what the next delta is made from.
     pub(super) fn missed(&mut self, index: u32, channel: &str) {
-        if let Some(wish) = self.wishes.find(index, channel) {
+        if let Some(wish) = self.subscriptions.find(index, channel) {
             wish.missed();
         }
     }
 
     /// Sessions for which pushes wait.
-    pub(super) fn early(&self) -> usize {
+    pub(super) fn sessions_with_early(&self) -> usize {
         self.early.len() + self.early_singles.len()
     }
 
     /// Sessions of which something else is kept.
-    pub(super) fn kept(&self) -> usize {
-        self.marks.len() + self.wishes.len()
+    pub(super) fn sessions_with_state(&self) -> usize {
+        self.cursors.len() + self.subscriptions.len()
     }
 
     pub(super) fn forget(&mut self, index: u32) {
         self.forget_pushes(index);
-        self.marks.forget(index);
+        self.cursors.forget(index);
     }
 
     /// Forgets waiting pushes and wishes. The marks stay for answers that are still written.
@@ -148,35 +148,35 @@ impl Sides {
         if !self.early_singles.is_empty() {
             self.early_singles.remove(&index);
         }
-        self.wishes.forget_all(index);
+        self.subscriptions.forget_all(index);
     }
 }
 
 impl Outboxes {
     /// From now on what is published to the session waits for [`Outboxes::begin_pushes`].
     pub(crate) fn gather_pushes(&mut self, id: ConnectionId, format: &'static PushFormat) {
-        if format.has_marks && matches!(self.of(id).carried, Carried::Events { .. }) {
-            self.sides.marks.begin(id.index);
+        if format.has_cursors && matches!(self.of(id).framing, MessageFraming::Events { .. }) {
+            self.push_state.cursors.begin(id.index);
         }
-        let number = self.sides.number(format);
-        self.of_mut(id).pushes = Pushes::Encoded(number, Stage::Early);
+        let number = self.push_state.number(format);
+        self.of_mut(id).pushes = PushMode::Encoded(number, PushStage::Early);
     }
 
     /// The first reply is written: waiting pushes follow, and later ones are written at once.
     pub(crate) fn begin_pushes(&mut self, id: ConnectionId) {
-        let Pushes::Encoded(number, Stage::Early) = self.of(id).pushes else {
+        let PushMode::Encoded(number, PushStage::Early) = self.of(id).pushes else {
             return;
         };
-        self.of_mut(id).pushes = Pushes::Encoded(number, Stage::Live);
-        let kind = self.sides.format(number).kind;
-        let early = self.sides.early.remove(&id.index).unwrap_or_default();
+        self.of_mut(id).pushes = PushMode::Encoded(number, PushStage::Live);
+        let kind = self.push_state.format(number).kind;
+        let early = self.push_state.early.remove(&id.index).unwrap_or_default();
         if !early.is_empty() {
             self.message(id, kind, &early);
         }
-        let singles = self.sides.early_singles.remove(&id.index);
-        for Single { push, place } in singles.unwrap_or_default().all {
+        let singles = self.push_state.early_singles.remove(&id.index);
+        for EarlyPush { push, place } in singles.unwrap_or_default().all {
             if let Some((channel, position)) = place {
-                let marks = &mut self.sides.marks;
+                let marks = &mut self.push_state.cursors;
                 marks.advance(id.index, &channel, Some(position));
             }
             self.message(id, kind, &push);
@@ -184,13 +184,18 @@ impl Outboxes {
     }
 
     /// Sets how the client receives a channel; called before its first publication.
-    pub(crate) fn wish(&mut self, id: ConnectionId, channel: &str, wish: Wish) {
-        self.sides.wishes.set(id.index, channel, wish);
+    pub(crate) fn set_subscription_options(
+        &mut self,
+        id: ConnectionId,
+        channel: &str,
+        wish: SubscriptionOptions,
+    ) {
+        self.push_state.subscriptions.set(id.index, channel, wish);
     }
 
     /// It is not subscribed to the channel any more.
-    pub(crate) fn forget_wish(&mut self, id: ConnectionId, channel: &str) {
-        self.sides.wishes.forget(id.index, channel);
+    pub(crate) fn clear_subscription_options(&mut self, id: ConnectionId, channel: &str) {
+        self.push_state.subscriptions.forget(id.index, channel);
     }
 
     /// How many bytes of publications an outbox may hold.
@@ -201,38 +206,42 @@ impl Outboxes {
     pub(super) fn deliver_encoded(
         &mut self,
         session: ConnectionId,
-        number: Number,
-        stage: Stage,
+        number: FormatIndex,
+        stage: PushStage,
         delivery: &mut Delivery<'_>,
     ) {
-        let mut form = match self.sides.wishes.find(session.index, delivery.channel) {
+        let mut form = match self
+            .push_state
+            .subscriptions
+            .find(session.index, delivery.channel)
+        {
             Some(wish) => match wish.form(delivery) {
                 Some(form) => form,
                 None => return,
             },
-            None if delivery.event == Event::Published => Form::Plain,
+            None if delivery.event == FeedEvent::Published => PushForm::Plain,
             None => return,
         };
-        let format = self.sides.format(number);
-        if form == Form::Whole && format.whole_is_plain {
-            form = Form::Plain;
+        let format = self.push_state.format(number);
+        if form == PushForm::Whole && format.whole_is_plain {
+            form = PushForm::Plain;
         }
         let mut patch = Bytes::new();
-        if form == Form::Patch
+        if form == PushForm::Patch
             && delivery
                 .encodings
-                .find(Keys::of(number, form).push)
+                .find(EncodingKeys::of(number, form).push)
                 .is_none()
         {
             patch = self.patch(format, delivery);
             if patch.is_empty() {
                 form = match format.whole_is_plain {
-                    true => Form::Plain,
-                    false => Form::Whole,
+                    true => PushForm::Plain,
+                    false => PushForm::Whole,
                 };
             }
         }
-        let keys = Keys::of(number, form);
+        let keys = EncodingKeys::of(number, form);
         let push = match delivery.encodings.find(keys.push) {
             Some(push) => push.clone(),
             None => {
@@ -241,28 +250,30 @@ impl Outboxes {
                 delivery.encodings.find_or_encode(keys.push, || push)
             }
         };
-        if stage == Stage::Early {
-            return self.keep_early(session, format, push, delivery);
+        if stage == PushStage::Early {
+            return self.store_early(session, format, push, delivery);
         }
         if !self.has_room(session, push.len()) {
             return;
         }
-        match self.of(session).carried {
-            Carried::Frames => {
+        match self.of(session).framing {
+            MessageFraming::Frames => {
                 self.frame(session, format.kind, &push, keys.frame, delivery.encodings);
             }
-            Carried::Events { .. } => {
+            MessageFraming::Events { .. } => {
                 let event = delivery.encodings.find_or_encode(keys.event, || {
                     let mut event = Vec::with_capacity(push.len() + 16);
                     events::encode(&mut event, &push);
                     Bytes::from(event)
                 });
-                let marks = &mut self.sides.marks;
+                let marks = &mut self.push_state.cursors;
                 marks.advance(session.index, delivery.channel, delivery.position);
-                self.carry_event(session, &event);
+                self.write_event(session, &event);
             }
-            Carried::Lines { .. } | Carried::Bytes { .. } | Carried::Behind => {
-                self.carry(session, &push);
+            MessageFraming::Lines { .. }
+            | MessageFraming::Bytes { .. }
+            | MessageFraming::Behind => {
+                self.write_framed(session, &push);
             }
         }
     }
@@ -278,18 +289,18 @@ impl Outboxes {
             return Bytes::new();
         }
         let is_same = |one: &&PushFormat| one.deltas.is_some_and(|one| std::ptr::eq(one, patcher));
-        let first = self.sides.formats.iter().position(is_same);
-        let key = Keys::patch(first.unwrap_or_default());
+        let first = self.push_state.formats.iter().position(is_same);
+        let key = EncodingKeys::patch(first.unwrap_or_default());
         if let Some(patch) = delivery.encodings.find(key) {
             return patch.clone();
         }
         self.deltas_made += 1;
         let patch = (patcher.0)(delivery).map_or_else(Bytes::new, Bytes::from);
-        delivery.encodings.keep(key, patch.clone());
+        delivery.encodings.insert(key, patch.clone());
         patch
     }
 
-    fn keep_early(
+    fn store_early(
         &mut self,
         session: ConnectionId,
         format: &'static PushFormat,
@@ -299,25 +310,33 @@ impl Outboxes {
         let bytes_max = self.outbox_bytes_max;
         let waiting = match format.is_single {
             true => self
-                .sides
+                .push_state
                 .early_singles
                 .get(&session.index)
                 .map_or(0, |early| early.bytes),
-            false => self.sides.early.get(&session.index).map_or(0, Vec::len),
+            false => self
+                .push_state
+                .early
+                .get(&session.index)
+                .map_or(0, Vec::len),
         };
-        if delivery.slow_miss && waiting > 0 && waiting + push.len() > bytes_max / 2 {
-            return self.miss(session, delivery.channel);
+        if delivery.drop_when_slow && waiting > 0 && waiting + push.len() > bytes_max / 2 {
+            return self.count_missed(session, delivery.channel);
         }
         if format.is_single {
-            let early = self.sides.early_singles.entry(session.index).or_default();
+            let early = self
+                .push_state
+                .early_singles
+                .entry(session.index)
+                .or_default();
             if early.bytes > 0 && early.bytes + push.len() > bytes_max {
                 return self.overflow(session);
             }
             early.bytes += push.len();
             let place = delivery.position.map(|at| (delivery.channel.into(), at));
-            return early.all.push(Single { push, place });
+            return early.all.push(EarlyPush { push, place });
         }
-        let early = self.sides.early.entry(session.index).or_default();
+        let early = self.push_state.early.entry(session.index).or_default();
         if !early.is_empty() && early.len() + push.len() > bytes_max {
             return self.overflow(session);
         }
@@ -340,7 +359,7 @@ impl Outboxes {
 
 /// Whether a session has written its first reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum PushStage {
     Early,
     Live,
 }
@@ -356,11 +375,11 @@ mod tests {
 
     #[test]
     fn no_two_forms_share_an_encoding() {
-        let forms = [Form::Plain, Form::Whole, Form::Patch];
-        let all: Vec<Keys> = (0..=u8::MAX)
-            .flat_map(|number| forms.map(|form| Keys::of(Number(number), form)))
+        let forms = [PushForm::Plain, PushForm::Whole, PushForm::Patch];
+        let all: Vec<EncodingKeys> = (0..=u8::MAX)
+            .flat_map(|number| forms.map(|form| EncodingKeys::of(FormatIndex(number), form)))
             .collect();
-        let patches = (0..=u8::MAX).map(|first| Keys::patch(first.into()).0);
+        let patches = (0..=u8::MAX).map(|first| EncodingKeys::patch(first.into()).0);
         let pushes = all.iter().flat_map(|keys| [keys.push.0, keys.event.0]);
         let formats: HashSet<u32> = pushes.chain(patches).collect();
         assert_eq!(formats.len(), 2 * all.len() + 256);

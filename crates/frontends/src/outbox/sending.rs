@@ -4,14 +4,14 @@
 use veche_hub::ConnectionId;
 use veche_proto::websocket::MessageKind;
 
-use super::{ANSWERS_BYTES_HIGH, Outbox, Outboxes, Pushes};
+use super::{ANSWERS_BYTES_HIGH, Outbox, Outboxes, PushMode};
 
 /// Above this a connection to another server is full. Nobody closes it for that: whoever sends is told to wait.
 const CLIENT_BYTES_HIGH: usize = 1 << 20;
 
 /// What became of a message that an application sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sending {
+pub enum SendResult {
     /// It is on its way, and there is room for more.
     Room,
     /// It is on its way, and so is much else: [`Apps::drained`](crate::Apps::drained) says when there is room again.
@@ -25,7 +25,7 @@ impl Outbox {
     fn takes_messages(&self) -> bool {
         matches!(
             self.pushes,
-            Pushes::Framed | Pushes::Positioned | Pushes::Lossy(_) | Pushes::Client
+            PushMode::Framed | PushMode::Positioned | PushMode::Lossy(_) | PushMode::Client
         )
     }
 }
@@ -33,26 +33,26 @@ impl Outbox {
 impl Outboxes {
     /// Writes a message of an application, which may send at any time and to any session of this worker: it counts
     /// against the budget as publications do, and a stale id is refused.
-    pub fn send(&mut self, session: ConnectionId, kind: MessageKind, data: &[u8]) -> Sending {
+    pub fn send(&mut self, session: ConnectionId, kind: MessageKind, data: &[u8]) -> SendResult {
         let (max, mut high) = (self.outbox_bytes_max, self.bytes_high());
         let Some(outbox) = self.find(session).filter(|outbox| outbox.takes_messages()) else {
-            return Sending::Refused;
+            return SendResult::Refused;
         };
-        if outbox.pushes == Pushes::Client {
+        if outbox.pushes == PushMode::Client {
             high = CLIENT_BYTES_HIGH;
-        } else if let Pushes::Lossy(_) = outbox.pushes {
+        } else if let PushMode::Lossy(_) = outbox.pushes {
             if !self.make_room(session, data.len()) {
                 self.overflow(session);
-                return Sending::Refused;
+                return SendResult::Refused;
             }
-            if self.wait_behind(session, kind, data) {
+            if self.enqueue_behind(session, kind, data) {
                 return self.sent_to(session, high);
             }
         } else {
             let queued = outbox.queued();
             if queued > 0 && queued + data.len() > max {
                 self.overflow(session);
-                return Sending::Refused;
+                return SendResult::Refused;
             }
         }
         self.message(session, kind, data);
@@ -60,17 +60,17 @@ impl Outboxes {
     }
 
     /// Whether there is room for more.
-    fn sent_to(&mut self, session: ConnectionId, high: usize) -> Sending {
+    fn sent_to(&mut self, session: ConnectionId, high: usize) -> SendResult {
         let behind = self.backlogs.bytes(session.index);
         let outbox = &mut self.boxes[session.index as usize];
         if outbox.queued() + behind <= high {
-            return Sending::Room;
+            return SendResult::Room;
         }
         if !outbox.full {
             outbox.full = true;
             self.filled.push(session);
         }
-        Sending::Full
+        SendResult::Full
     }
 
     /// Above this an application is told that an outbox is full: before its client counts as too slow.

@@ -1,6 +1,6 @@
 //! Tests of outboxes: recovery within its bytes.
 
-use veche_hub::{Epoch, Joined, Payload, PayloadRef, Position, Publication, Recovered};
+use veche_hub::{Epoch, Payload, PayloadRef, Position, Publication, Recovered, SubscribeOutcome};
 
 use super::*;
 
@@ -10,7 +10,7 @@ const ID: ConnectionId = ConnectionId {
 };
 
 /// An outbox of that session, of so many bytes.
-fn outboxes(bytes_max: usize, hears: Hears) -> Outboxes {
+fn outboxes(bytes_max: usize, hears: DeliveryMode) -> Outboxes {
     let mut all = Outboxes::new(bytes_max);
     all.open(ID);
     all.begin_session(ID, None, hears);
@@ -20,7 +20,7 @@ fn outboxes(bytes_max: usize, hears: Hears) -> Outboxes {
 }
 
 /// What goes to the transports, by session.
-fn flush(all: &mut Outboxes) -> Vec<(ConnectionId, Vec<u8>, End)> {
+fn flush(all: &mut Outboxes) -> Vec<(ConnectionId, Vec<u8>, TransportEnd)> {
     let mut touched = Vec::new();
     all.take_touched(&mut touched);
     touched
@@ -43,13 +43,13 @@ fn frame(text: &str) -> Vec<u8> {
 
 #[derive(Clone, Copy)]
 struct Told {
-    event: Event,
+    event: FeedEvent,
     slow_miss: bool,
     offset: u64,
 }
 
 const PLAIN: Told = Told {
-    event: Event::Published,
+    event: FeedEvent::Published,
     slow_miss: false,
     offset: 0,
 };
@@ -73,7 +73,7 @@ fn deliver_payload(all: &mut Outboxes, channel: &str, payload: PayloadRef<'_>, t
         previous: None,
         encodings: &mut Encodings::default(),
         receivers: 1,
-        slow_miss: told.slow_miss,
+        drop_when_slow: told.slow_miss,
     };
     all.deliver(ID, &mut delivery);
 }
@@ -98,13 +98,13 @@ fn fallen_behind(all: &mut Outboxes) -> Vec<ConnectionId> {
 }
 
 fn sent(all: &mut Outboxes) -> (u64, u64) {
-    let Sent { messages, bytes } = all.take_sent();
+    let SentCounts { messages, bytes } = all.take_sent();
     (messages, bytes)
 }
 
 #[test]
 fn a_publication_over_the_budget_overflows_and_one_alone_never_does() {
-    let mut all = outboxes(1_000, Hears::Publications);
+    let mut all = outboxes(1_000, DeliveryMode::Reliable);
     deliver(&mut all, "a", &"x".repeat(5_000), PLAIN);
     assert_eq!(overflowed(&mut all), []);
     assert_eq!(bytes(&mut all), frame(&"x".repeat(5_000)));
@@ -123,7 +123,10 @@ fn a_publication_over_the_budget_overflows_and_one_alone_never_does() {
     // Nothing more is taken, and the overflow is told once.
     deliver(&mut all, "a", "later", PLAIN);
     assert_eq!((overflowed(&mut all), sent(&mut all)), (vec![], (0, 0)));
-    assert_eq!(all.send(ID, MessageKind::Text, b"later"), Sending::Refused);
+    assert_eq!(
+        all.send(ID, MessageKind::Text, b"later"),
+        SendResult::Refused
+    );
 }
 
 #[test]
@@ -132,7 +135,7 @@ fn who_is_slow_misses_publications_of_namespaces_that_say_so_from_half_on() {
         slow_miss: true,
         ..PLAIN
     };
-    for hears in [Hears::Publications, Hears::Positions] {
+    for hears in [DeliveryMode::Reliable, DeliveryMode::WithPositions] {
         let mut all = outboxes(1_000, hears);
         // Alone it has room whatever its length.
         deliver(&mut all, "a", &"x".repeat(800), late);
@@ -171,18 +174,18 @@ fn who_is_slow_misses_publications_of_namespaces_that_say_so_from_half_on() {
         );
     }
     // 400 queued and 100 more are half; one more is late. Joins are never missed, and never told here.
-    let mut all = outboxes(1_000, Hears::Publications);
+    let mut all = outboxes(1_000, DeliveryMode::Reliable);
     all.set_unsent(ID, 400);
     deliver(&mut all, "a", &"y".repeat(101), late);
     assert_eq!(fallen_behind(&mut all), [ID]);
     let joined = Told {
-        event: Event::Joined,
+        event: FeedEvent::Joined,
         ..late
     };
     deliver(&mut all, "a", &"y".repeat(900), joined);
     assert_eq!((all.of(ID).queued(), all.take_dropped().missed), (400, 1));
     // Those that may lose the oldest keep the newest.
-    let mut all = outboxes(1_000, Hears::Some(Keeping::Newest));
+    let mut all = outboxes(1_000, DeliveryMode::Lossy(DropPolicy::KeepNewest));
     all.set_unsent(ID, 400);
     deliver(&mut all, "a", &"y".repeat(300), late);
     assert_eq!(
@@ -201,19 +204,19 @@ fn a_recovery_over_the_budget_is_not_told_at_all() {
         },
         position: Some(position(offset)),
         at_ms: 0,
-        event: Event::Published,
+        event: FeedEvent::Published,
         info: None,
     };
-    let joined = |lengths: &[usize]| Joined {
+    let joined = |lengths: &[usize]| SubscribeOutcome {
         position: position(10),
         recovered: Some(Recovered {
-            is_whole: true,
+            is_complete: true,
             publications: (8..)
                 .zip(lengths)
                 .map(|(at, length)| publication(at, *length))
                 .collect(),
-            are_latest: false,
-            before: 7,
+            is_latest_only: false,
+            predecessor: 7,
         }),
     };
     let object = |offset: u64, length: usize| {
@@ -234,10 +237,10 @@ fn a_recovery_over_the_budget_is_not_told_at_all() {
         ([room - 2_000, 1_000], 1_001, false),
         ([100_000, 0], 0, false),
     ] {
-        let mut all = outboxes(1_000, Hears::Positions);
+        let mut all = outboxes(1_000, DeliveryMode::WithPositions);
         all.set_unsent(ID, unsent);
         assert_eq!(
-            all.joined(ID, "c", &joined(&lengths)),
+            all.write_joined(ID, "c", &joined(&lengths)),
             is_told,
             "{lengths:?}"
         );
@@ -253,19 +256,19 @@ fn a_recovery_over_the_budget_is_not_told_at_all() {
         assert_eq!(overflowed(&mut all), []);
     }
     // Nothing was missed, something is missing, nothing was asked for.
-    let mut all = outboxes(1_000, Hears::Positions);
-    assert!(all.joined(ID, "c", &joined(&[])));
+    let mut all = outboxes(1_000, DeliveryMode::WithPositions);
+    assert!(all.write_joined(ID, "c", &joined(&[])));
     let mut missing = joined(&[]);
     if let Some(recovered) = &mut missing.recovered {
-        recovered.is_whole = false;
+        recovered.is_complete = false;
     }
-    assert!(!all.joined(ID, "c", &missing));
-    let fresh = Joined {
+    assert!(!all.write_joined(ID, "c", &missing));
+    let fresh = SubscribeOutcome {
         recovered: None,
         ..missing
     };
-    assert!(!all.joined(ID, "c", &fresh));
-    all.unsubscribed(ID, "c\"");
+    assert!(!all.write_joined(ID, "c", &fresh));
+    all.write_unsubscribed(ID, "c\"");
     let at = position(10);
     let expected = [
         format!("{{\"subscribed\":\"c\",\"position\":\"{at}\",\"recovered\":true}}"),
@@ -276,14 +279,14 @@ fn a_recovery_over_the_budget_is_not_told_at_all() {
     let expected: Vec<u8> = expected.iter().flat_map(|text| frame(text)).collect();
     assert_eq!(bytes(&mut all), expected);
     // Others are told nothing.
-    let mut all = outboxes(1_000, Hears::Publications);
-    assert!(!all.joined(ID, "c", &joined(&[5])));
+    let mut all = outboxes(1_000, DeliveryMode::Reliable);
+    assert!(!all.write_joined(ID, "c", &joined(&[5])));
     assert_eq!(bytes(&mut all), b"");
 }
 
 #[test]
 fn publications_with_places_are_objects() {
-    let mut all = outboxes(1_000, Hears::Positions);
+    let mut all = outboxes(1_000, DeliveryMode::WithPositions);
     let placed = Told { offset: 3, ..PLAIN };
     deliver(&mut all, "c", "t", placed);
     deliver(&mut all, "c", "t", PLAIN);
@@ -313,16 +316,16 @@ fn publications_with_places_are_objects() {
 #[test]
 fn an_application_hears_when_there_is_no_room_and_when_there_is_again() {
     // Full from 500 on, room again from 125 on.
-    let mut all = outboxes(1_000, Hears::Publications);
+    let mut all = outboxes(1_000, DeliveryMode::Reliable);
     let mut drained = Vec::new();
     assert_eq!(
         all.send(ID, MessageKind::Text, &[b'x'; 498 - 4]),
-        Sending::Room
+        SendResult::Room
     );
     assert_eq!(all.of(ID).queued(), 498);
-    assert_eq!(all.send(ID, MessageKind::Text, b""), Sending::Room);
-    assert_eq!(all.send(ID, MessageKind::Text, b""), Sending::Full);
-    assert_eq!(all.send(ID, MessageKind::Text, b""), Sending::Full);
+    assert_eq!(all.send(ID, MessageKind::Text, b""), SendResult::Room);
+    assert_eq!(all.send(ID, MessageKind::Text, b""), SendResult::Full);
+    assert_eq!(all.send(ID, MessageKind::Text, b""), SendResult::Full);
     all.settle_filled();
     assert!(!all.has_drained(), "nothing has left");
     assert_eq!(bytes(&mut all).len(), 504);
@@ -334,7 +337,10 @@ fn an_application_hears_when_there_is_no_room_and_when_there_is_again() {
     all.take_drained(&mut drained);
     assert_eq!((drained.as_slice(), all.has_drained()), (&[ID][..], false));
     // What leaves at once has room again at the end of the turn.
-    assert_eq!(all.send(ID, MessageKind::Text, &[b'x'; 900]), Sending::Full);
+    assert_eq!(
+        all.send(ID, MessageKind::Text, &[b'x'; 900]),
+        SendResult::Full
+    );
     bytes(&mut all);
     assert!(!all.has_drained());
     all.settle_filled();
@@ -343,30 +349,30 @@ fn an_application_hears_when_there_is_no_room_and_when_there_is_again() {
     all.set_unsent(ID, 900);
     assert_eq!(
         all.send(ID, MessageKind::Text, &[b'x'; 101]),
-        Sending::Refused
+        SendResult::Refused
     );
     assert_eq!(overflowed(&mut all), [ID]);
-    assert_eq!(all.send(ID, MessageKind::Text, b""), Sending::Refused);
+    assert_eq!(all.send(ID, MessageKind::Text, b""), SendResult::Refused);
     // Alone it has room whatever its length, and one of exactly the budget too.
-    let mut all = outboxes(1_000, Hears::Publications);
+    let mut all = outboxes(1_000, DeliveryMode::Reliable);
     assert_eq!(
         all.send(ID, MessageKind::Text, &[b'x'; 2_000]),
-        Sending::Full
+        SendResult::Full
     );
     bytes(&mut all);
     all.set_unsent(ID, 900);
     assert_eq!(
         all.send(ID, MessageKind::Binary, &[b'x'; 100]),
-        Sending::Full
+        SendResult::Full
     );
     assert_eq!((overflowed(&mut all), sent(&mut all)), (vec![], (2, 2_100)));
     let gone = ConnectionId {
         generation: 6,
         ..ID
     };
-    assert_eq!(all.send(gone, MessageKind::Text, b""), Sending::Refused);
-    let mut deaf = outboxes(1_000, Hears::Nothing);
-    assert_eq!(deaf.send(ID, MessageKind::Text, b""), Sending::Refused);
+    assert_eq!(all.send(gone, MessageKind::Text, b""), SendResult::Refused);
+    let mut deaf = outboxes(1_000, DeliveryMode::Disabled);
+    assert_eq!(deaf.send(ID, MessageKind::Text, b""), SendResult::Refused);
 }
 
 #[test]
@@ -376,16 +382,16 @@ fn connections_of_applications_have_a_mark_of_their_own() {
     all.begin_client(ID, None);
     assert_eq!(
         all.send(ID, MessageKind::Text, &[b'x'; 900_000]),
-        Sending::Room
+        SendResult::Room
     );
     // Header of 14 bytes with its mask.
     assert_eq!(all.of(ID).queued(), 900_014);
     let room = (1 << 20) - 900_014;
     assert_eq!(
         all.send(ID, MessageKind::Text, &vec![b'x'; room - 14]),
-        Sending::Room
+        SendResult::Room
     );
-    assert_eq!(all.send(ID, MessageKind::Text, b""), Sending::Full);
+    assert_eq!(all.send(ID, MessageKind::Text, b""), SendResult::Full);
     bytes(&mut all);
     all.set_unsent(ID, (1 << 18) + 1);
     assert!(!all.has_drained());
@@ -396,7 +402,7 @@ fn connections_of_applications_have_a_mark_of_their_own() {
 #[test]
 fn what_waits_is_written_in_order_and_its_bytes_are_counted() {
     let overhead = size_of_waiting();
-    let mut all = outboxes(10_000, Hears::Some(Keeping::Newest));
+    let mut all = outboxes(10_000, DeliveryMode::Lossy(DropPolicy::KeepNewest));
     // With nothing unsent it is written at once, up to half the budget in one buffer.
     deliver(&mut all, "a", &"0".repeat(100), PLAIN);
     assert_eq!(all.backlog_bytes(ID), 0);
@@ -404,7 +410,7 @@ fn what_waits_is_written_in_order_and_its_bytes_are_counted() {
     assert_eq!(all.backlog_bytes(ID), 0, "5,000 in all");
     deliver(&mut all, "a", "2", PLAIN);
     assert_eq!(all.backlog_bytes(ID), 3 + overhead);
-    assert_eq!(all.send(ID, MessageKind::Text, b"3"), Sending::Full);
+    assert_eq!(all.send(ID, MessageKind::Text, b"3"), SendResult::Full);
     deliver(&mut all, "a", "4", PLAIN);
     assert_eq!(all.backlog_bytes(ID), 7 + 3 * overhead);
     let mut first = frame(&"0".repeat(100));
@@ -422,7 +428,7 @@ fn what_waits_is_written_in_order_and_its_bytes_are_counted() {
 }
 
 fn size_of_waiting() -> usize {
-    let mut all = outboxes(10_000, Hears::Some(Keeping::Newest));
+    let mut all = outboxes(10_000, DeliveryMode::Lossy(DropPolicy::KeepNewest));
     all.set_unsent(ID, 1);
     deliver(&mut all, "a", "", PLAIN);
     let bytes = all.backlog_bytes(ID) - 2;
@@ -433,7 +439,7 @@ fn size_of_waiting() -> usize {
 #[test]
 fn the_oldest_go_until_the_newest_has_room_and_the_application_s_never() {
     let each = 102 + size_of_waiting();
-    let mut all = outboxes(100 + 5 * each, Hears::Some(Keeping::Newest));
+    let mut all = outboxes(100 + 5 * each, DeliveryMode::Lossy(DropPolicy::KeepNewest));
     all.set_unsent(ID, 100);
     let text = |number: u32| format!("{number:<100}");
     for number in 0..5 {
@@ -445,7 +451,7 @@ fn the_oldest_go_until_the_newest_has_room_and_the_application_s_never() {
     );
     assert_eq!(
         all.send(ID, MessageKind::Text, text(9).as_bytes()),
-        Sending::Full
+        SendResult::Full
     );
     // Payload without a header: 2 bytes less.
     assert_eq!(
@@ -469,7 +475,7 @@ fn the_oldest_go_until_the_newest_has_room_and_the_application_s_never() {
     // Messages of applications that find no room end it.
     all.set_unsent(ID, 100);
     let mut promised = 0;
-    while all.send(ID, MessageKind::Text, text(7).as_bytes()) != Sending::Refused {
+    while all.send(ID, MessageKind::Text, text(7).as_bytes()) != SendResult::Refused {
         promised += 1;
         deliver(&mut all, "a", "", PLAIN);
     }
@@ -479,7 +485,10 @@ fn the_oldest_go_until_the_newest_has_room_and_the_application_s_never() {
 
 #[test]
 fn of_a_channel_only_the_latest_waits() {
-    let mut all = outboxes(10_000, Hears::Some(Keeping::Latest));
+    let mut all = outboxes(
+        10_000,
+        DeliveryMode::Lossy(DropPolicy::KeepLatestPerChannel),
+    );
     all.set_unsent(ID, 1);
     for (channel, text) in [("a", "0"), ("b", "1"), ("a", "2"), ("b", "3"), ("a", "4")] {
         deliver(&mut all, channel, text, PLAIN);
@@ -501,7 +510,7 @@ fn of_a_channel_only_the_latest_waits() {
 fn an_outbox_is_taken_once_a_turn_and_nothing_outlives_its_connection() {
     let mut all = Outboxes::new(1_000);
     all.open(ID);
-    all.begin_session(ID, None, Hears::Publications);
+    all.begin_session(ID, None, DeliveryMode::Reliable);
     all.buffer(ID).extend_from_slice(b"101");
     assert_eq!(
         flush(&mut all),
@@ -510,29 +519,38 @@ fn an_outbox_is_taken_once_a_turn_and_nothing_outlives_its_connection() {
     );
     all.release(ID);
     all.buffer(ID).extend_from_slice(b" and more");
-    assert_eq!(flush(&mut all), [(ID, b"101 and more".to_vec(), End::Open)]);
+    assert_eq!(
+        flush(&mut all),
+        [(ID, b"101 and more".to_vec(), TransportEnd::Open)]
+    );
     assert_eq!(flush(&mut all), []);
     // A refused handshake leaves what was written before.
     all.buffer(ID).extend_from_slice(b"kept");
-    all.begin_session(ID, None, Hears::Publications);
+    all.begin_session(ID, None, DeliveryMode::Reliable);
     deliver(&mut all, "a", "not kept", PLAIN);
-    all.withdraw(ID, 4);
+    all.discard_unsent(ID, 4);
     deliver(&mut all, "a", "refused", PLAIN);
-    assert_eq!(flush(&mut all), [(ID, b"kept".to_vec(), End::Open)]);
+    assert_eq!(
+        flush(&mut all),
+        [(ID, b"kept".to_vec(), TransportEnd::Open)]
+    );
     // The end is told with the last bytes; an abort stays one and waits for nothing.
     all.buffer(ID).extend_from_slice(b"bye");
-    all.finish(ID, End::Shutdown);
+    all.finish(ID, TransportEnd::Shutdown);
     assert!(!all.of(ID).is_over());
-    assert_eq!(flush(&mut all), [(ID, b"bye".to_vec(), End::Shutdown)]);
+    assert_eq!(
+        flush(&mut all),
+        [(ID, b"bye".to_vec(), TransportEnd::Shutdown)]
+    );
     assert!(all.of(ID).is_over());
     all.set_unsent(ID, 1);
     assert!(!all.of(ID).is_over());
     all.set_unsent(ID, 0);
-    all.begin_session(ID, None, Hears::Publications);
+    all.begin_session(ID, None, DeliveryMode::Reliable);
     assert!(!all.of(ID).is_over());
-    all.finish(ID, End::Abort);
-    all.finish(ID, End::Shutdown);
-    assert_eq!(flush(&mut all), [(ID, Vec::new(), End::Abort)]);
+    all.finish(ID, TransportEnd::Abort);
+    all.finish(ID, TransportEnd::Shutdown);
+    assert_eq!(flush(&mut all), [(ID, Vec::new(), TransportEnd::Abort)]);
     all.release(ID);
     all.buffer(ID).extend_from_slice(b"lost");
     all.close(ID);
@@ -544,10 +562,13 @@ fn an_outbox_is_taken_once_a_turn_and_nothing_outlives_its_connection() {
     };
     all.open(next);
     all.buffer(next).extend_from_slice(b"next");
-    assert_eq!(flush(&mut all), [(next, b"next".to_vec(), End::Open)]);
+    assert_eq!(
+        flush(&mut all),
+        [(next, b"next".to_vec(), TransportEnd::Open)]
+    );
     assert_eq!((all.of(next).queued(), all.of(next).messaged_ms()), (0, 0));
     all.set_now_ms(u64::from(u32::MAX) + 8);
-    all.begin_session(next, None, Hears::Publications);
+    all.begin_session(next, None, DeliveryMode::Reliable);
     assert_eq!(all.of(next).messaged_ms(), 7);
 }
 
@@ -567,19 +588,19 @@ fn events_are_text_and_chunks_where_the_response_is() {
         };
         deliver_payload(&mut all, "a", binary, PLAIN);
         let left = Told {
-            event: Event::Left,
+            event: FeedEvent::Left,
             ..PLAIN
         };
         deliver(&mut all, "a", "t", left);
         assert_eq!(String::from_utf8(bytes(&mut all)).expect("UTF-8"), expected);
         assert_eq!(sent(&mut all), (1, 1));
-        assert_eq!(all.send(ID, MessageKind::Text, b"t"), Sending::Refused);
+        assert_eq!(all.send(ID, MessageKind::Text, b"t"), SendResult::Refused);
     }
 }
 
 #[test]
 fn the_budget_is_the_one_set_last() {
-    let mut all = outboxes(1_000, Hears::Publications);
+    let mut all = outboxes(1_000, DeliveryMode::Reliable);
     all.set_unsent(ID, 500);
     all.set_outbox_bytes_max(2_000);
     deliver(&mut all, "a", &"x".repeat(1_000), PLAIN);

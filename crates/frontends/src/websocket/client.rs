@@ -5,7 +5,7 @@ use veche_types::AppId;
 
 /// Who asked for a connection, and by which number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caller {
+pub struct DialId {
     /// The application.
     pub app: AppId,
     /// Its own number for this attempt.
@@ -14,9 +14,9 @@ pub struct Caller {
 
 /// A connection that is to be opened.
 #[derive(Clone, Debug)]
-pub struct Dial {
+pub struct DialCommand {
     /// Who asks.
-    pub caller: Caller,
+    pub caller: DialId,
     /// Host and port as the `Host` header has them.
     pub authority: String,
     /// Path and query.
@@ -30,14 +30,14 @@ pub struct Dial {
     /// So long until it is open, in milliseconds.
     pub timeout_ms: u64,
     /// What holds once it is open.
-    pub terms: Terms,
+    pub options: ClientOptions,
 }
 
 /// What an open client keeps to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct ClientOptions {
     /// Of the server's messages.
-    pub message_limits: websocket::Limits,
+    pub message_limits: websocket::MessageLimits,
     /// A server that is silent for so long is pinged, in milliseconds; 0: never.
     pub ping_interval_ms: u64,
     /// The pong has to come within that time.

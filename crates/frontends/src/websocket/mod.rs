@@ -4,39 +4,39 @@
 //! What a message means is known to the [`Session`] alone, and the wire to `veche_proto`.
 
 pub mod client;
-mod driven;
-mod instructed;
 mod lease;
+mod session_calls;
+mod user_commands;
 
 use std::sync::Arc;
 
 pub(crate) use lease::GRACE_MS;
-pub use lease::NotRenewed;
+pub use lease::RenewError;
 use veche_hub::ConnectionId;
-use veche_proto::websocket::{self, Codecs, Decoder, Event, Limits, Opcode};
+use veche_proto::websocket::{self, Codecs, Decoder, FrameEvent, MessageLimits, Opcode};
 use veche_types::Now;
 use veche_types::codes::CloseCode;
 
-use crate::context::census::About;
-use crate::context::identity::Lease;
-use crate::context::note::NoteLevel;
-use crate::context::pace::{Pace, Paced};
+use crate::context::identity::IdentityLease;
+use crate::context::log_note::NoteLevel;
+use crate::context::rate_limiter::{RateDecision, RateLimiter};
 use crate::context::route::Route;
-use crate::context::session::{Context, Flow, Session};
-use crate::context::shared::Shared;
-use crate::context::step::{Block, Never, Step, Then};
-use crate::context::work;
-use crate::http::Opened;
+use crate::context::session::{Flow, Session, SessionContext};
+use crate::context::session_info::SessionInfo;
+use crate::context::step::{NextStep, NoNextStage, StageStep, WaitReason};
+use crate::context::work_budget;
+use crate::context::worker_context::Context;
+use crate::http::OpenedSession;
 use crate::outbox::{ANSWERS_BYTES_HIGH, Outboxes};
-use crate::websocket::client::Terms;
+use crate::websocket::client::ClientOptions;
 
 /// Above this many bytes on their way out pings are not answered any more.
 const PONG_BYTES_HIGH: usize = 4 << 20;
 
 /// An open session and what carries it.
-pub(crate) struct Socket<S> {
+pub(crate) struct WebSocketStage<S> {
     decoder: Decoder,
-    side: Side,
+    side: SocketRole,
     session: S,
     /// When the last byte came, in milliseconds; wraps after 49 days, as do comparisons with it. While a ping is out: its
     /// own time less `ping_interval`.
@@ -45,9 +45,9 @@ pub(crate) struct Socket<S> {
     messaged_ms: u32,
     phase: Phase,
     /// Where the client may not speak as fast as it likes.
-    pace: Option<Box<Pace>>,
+    rate_limiter: Option<Box<RateLimiter>>,
     /// Where a token says who the client is, until when it does.
-    lease: Option<Box<Lease>>,
+    lease: Option<Box<IdentityLease>>,
     /// Messages are parts of a response, and what comes on the connection is of no interest.
     is_response: bool,
     /// A ping is out since `heard_ms` and `ping_interval`, and nothing has come since.
@@ -57,14 +57,14 @@ pub(crate) struct Socket<S> {
 }
 
 /// Which end of the WebSocket we are, and what that end keeps to.
-enum Side {
+enum SocketRole {
     /// A client has come to a route of ours.
     Server(Arc<Route>),
     /// An application has dialed.
-    Client(Arc<Terms>),
+    Client(Arc<ClientOptions>),
 }
 
-impl Side {
+impl SocketRole {
     fn path(&self) -> &str {
         match self {
             Self::Server(route) => &route.path,
@@ -73,7 +73,7 @@ impl Side {
     }
 
     #[inline]
-    fn message_limits(&self) -> &Limits {
+    fn message_limits(&self) -> &MessageLimits {
         match self {
             Self::Server(route) => &route.message_limits,
             Self::Client(terms) => &terms.message_limits,
@@ -92,35 +92,40 @@ enum Phase {
 
 /// Returns the units of work that reading a message or a control frame has taken.
 #[inline]
-fn cost(event: &Event<'_>) -> u64 {
+fn cost(event: &FrameEvent<'_>) -> u64 {
     match event {
-        Event::Message { data, .. } => work::INPUT + data.len() as u64,
-        Event::Ping(_) | Event::Pong(_) | Event::Close { .. } => work::INPUT,
+        FrameEvent::Message { data, .. } => work_budget::INPUT + data.len() as u64,
+        FrameEvent::Ping(_) | FrameEvent::Pong(_) | FrameEvent::Close { .. } => work_budget::INPUT,
     }
 }
 
-impl<S: Session> Socket<S> {
+impl<S: Session> WebSocketStage<S> {
     /// The session that a request has opened.
-    pub(crate) fn opened(opened: Opened<S>) -> Self {
-        let pacing = opened.route.pacing;
+    pub(crate) fn opened(opened: OpenedSession<S>) -> Self {
+        let pacing = opened.route.rate_limits;
         let mut socket = Self::new(
             opened.decoder,
             opened.session,
-            Side::Server(opened.route),
+            SocketRole::Server(opened.route),
             opened.began,
         );
-        socket.pace = pacing.map(|pacing| Box::new(Pace::new(pacing)));
+        socket.rate_limiter = pacing.map(|pacing| Box::new(RateLimiter::new(pacing)));
         socket.lease = opened.lease;
         socket.is_response = opened.is_response;
         socket
     }
 
     /// The session of a connection that an application has dialed.
-    pub(crate) fn dialed(decoder: Decoder, session: S, terms: Arc<Terms>, now: Now) -> Self {
-        Self::new(decoder, session, Side::Client(terms), now)
+    pub(crate) fn dialed(
+        decoder: Decoder,
+        session: S,
+        terms: Arc<ClientOptions>,
+        now: Now,
+    ) -> Self {
+        Self::new(decoder, session, SocketRole::Client(terms), now)
     }
 
-    fn new(decoder: Decoder, session: S, side: Side, now: Now) -> Self {
+    fn new(decoder: Decoder, session: S, side: SocketRole, now: Now) -> Self {
         Self {
             decoder,
             side,
@@ -128,7 +133,7 @@ impl<S: Session> Socket<S> {
             heard_ms: now.mono_ms as u32,
             messaged_ms: now.mono_ms as u32,
             phase: Phase::Open,
-            pace: None,
+            rate_limiter: None,
             lease: None,
             is_response: false,
             pinged: false,
@@ -142,52 +147,52 @@ impl<S: Session> Socket<S> {
     }
 
     /// How long nothing has come from the peer, in milliseconds.
-    pub(crate) fn silent_ms(&self, shared: &Shared) -> u64 {
+    pub(crate) fn silent_ms(&self, shared: &Context) -> u64 {
         u64::from((shared.now.mono_ms as u32).wrapping_sub(self.heard_ms))
     }
 
     /// What a back end is told of it.
-    pub(crate) fn about(&self) -> About<'_> {
-        About {
+    pub(crate) fn info(&self) -> SessionInfo<'_> {
+        SessionInfo {
             transport: if self.is_response {
                 "http"
             } else {
                 "websocket"
             },
             route: self.side.path(),
-            ..self.session.about()
+            ..self.session.info()
         }
     }
 
     /// Something came from the peer.
-    pub(crate) fn heard(&mut self, now: Now) {
+    pub(crate) fn note_received(&mut self, now: Now) {
         self.heard_ms = now.mono_ms as u32;
         self.pinged = false;
     }
 
     /// Input that waited goes on: the peer may have spoken all the time, and nobody listened.
-    pub(crate) fn heard_after_wait(&mut self, now: Now) {
-        self.heard(now);
-        self.session.heard();
+    pub(crate) fn note_received_after_wait(&mut self, now: Now) {
+        self.note_received(now);
+        self.session.confirm_alive();
     }
 
     pub(crate) fn step(
         &mut self,
         id: ConnectionId,
         input: &mut [u8],
-        shared: &mut Shared,
-    ) -> Step<Never> {
+        shared: &mut Context,
+    ) -> StageStep<NoNextStage> {
         if self.is_response {
-            return Step {
-                taken: input.len(),
-                then: Then::NeedInput,
+            return StageStep {
+                consumed: input.len(),
+                then: NextStep::NeedInput,
             };
         }
         if self.is_ahead(shared.now) {
             // What came before had to wait for something else too.
-            return Step {
-                taken: 0,
-                then: Then::Wait(Block::Pace),
+            return StageStep {
+                consumed: 0,
+                then: NextStep::Wait(WaitReason::RateLimit),
             };
         }
         // A message may lie there, and the session gets all of `shared`.
@@ -202,14 +207,14 @@ impl<S: Session> Socket<S> {
         id: ConnectionId,
         input: &mut [u8],
         codecs: &mut Codecs,
-        shared: &mut Shared,
-    ) -> Step<Never> {
+        shared: &mut Context,
+    ) -> StageStep<NoNextStage> {
         let mut taken = 0;
         while taken < input.len() {
-            if let Some(block) = self.session.is_full() {
-                return Step {
-                    taken,
-                    then: Then::Wait(block),
+            if let Some(block) = self.session.input_block() {
+                return StageStep {
+                    consumed: taken,
+                    then: NextStep::Wait(block),
                 };
             }
             let limits = self.side.message_limits();
@@ -221,77 +226,86 @@ impl<S: Session> Socket<S> {
             taken += count;
             let Some(event) = event else { break };
             shared.work.charge(cost(&event));
-            let paced = self.paced(&event, shared.now);
+            let paced = self.check_rate(&event, shared.now);
             let then = match event {
-                _ if paced == Paced::Drop => {
+                _ if paced == RateDecision::Drop => {
                     shared.stats.messages_dropped.add(1);
                     continue;
                 }
-                _ if paced == Paced::Close => {
-                    self.outpaced(id, shared);
+                _ if paced == RateDecision::Close => {
+                    self.close_rate_limited(id, shared);
                     continue;
                 }
-                Event::Message { kind, data } => {
+                FrameEvent::Message { kind, data } => {
                     shared.stats.messages_received.add(1);
                     shared.stats.message_bytes_received.add(data.len() as u64);
-                    shared.ports.outboxes.journal.heard(id, data.len());
+                    shared
+                        .requests
+                        .outboxes
+                        .access_log
+                        .message_received(id, data.len());
                     self.messaged_ms = shared.now.mono_ms as u32;
                     match self.phase {
                         Phase::Open => self.with_session(id, shared, |session, cx| {
-                            session.message(kind, data, cx)
+                            session.handle_message(kind, data, cx)
                         }),
-                        Phase::Closing { .. } => Then::GoOn,
+                        Phase::Closing { .. } => NextStep::Continue,
                     }
                 }
-                Event::Ping(payload) => {
-                    self.pong(id, payload, &mut shared.ports.outboxes);
-                    Then::GoOn
+                FrameEvent::Ping(payload) => {
+                    self.pong(id, payload, &mut shared.requests.outboxes);
+                    NextStep::Continue
                 }
-                Event::Pong(_) => Then::GoOn,
-                Event::Close { code, reason } => {
+                FrameEvent::Pong(_) => NextStep::Continue,
+                FrameEvent::Close { code, reason } => {
                     let reason = reason.to_owned();
                     self.answer_close(id, code, &reason, shared);
-                    self.over(
+                    self.handle_closed(
                         id,
                         code.unwrap_or(CloseCode::NoCode.code()),
                         &reason,
                         shared,
                     );
-                    Then::End
+                    NextStep::End
                 }
             };
             let codec_work = codecs.take_work() + shared.take_codec_work();
             shared.work.charge(codec_work);
             match then {
-                Then::GoOn
-                    if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH
+                NextStep::Continue
+                    if shared.requests.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH
                         && self.phase == Phase::Open
-                        && matches!(self.side, Side::Server(_)) =>
+                        && matches!(self.side, SocketRole::Server(_)) =>
                 {
-                    return Step {
-                        taken,
-                        then: Then::Wait(Block::Output),
+                    return StageStep {
+                        consumed: taken,
+                        then: NextStep::Wait(WaitReason::Output),
                     };
                 }
-                Then::GoOn if self.is_ahead(shared.now) => {
-                    return Step {
-                        taken,
-                        then: Then::Wait(Block::Pace),
+                NextStep::Continue if self.is_ahead(shared.now) => {
+                    return StageStep {
+                        consumed: taken,
+                        then: NextStep::Wait(WaitReason::RateLimit),
                     };
                 }
-                Then::GoOn if shared.work.is_spent() && taken < input.len() => {
-                    return Step {
-                        taken,
-                        then: Then::Wait(Block::Turn),
+                NextStep::Continue if shared.work.is_spent() && taken < input.len() => {
+                    return StageStep {
+                        consumed: taken,
+                        then: NextStep::Wait(WaitReason::Turn),
                     };
                 }
-                Then::GoOn => {}
-                then => return Step { taken, then },
+                NextStep::Continue => {}
+                then => {
+                    return StageStep {
+                        consumed: taken,
+                        then,
+                    };
+                }
             }
         }
-        Step {
-            taken,
-            then: Then::NeedInput,
+        StageStep {
+            consumed: taken,
+            then: NextStep::NeedInput,
         }
     }
 
@@ -300,27 +314,27 @@ impl<S: Session> Socket<S> {
     fn with_session(
         &mut self,
         id: ConnectionId,
-        shared: &mut Shared,
-        work: impl FnOnce(&mut S, &mut Context<'_>) -> Flow,
-    ) -> Then<Never> {
-        let mut cx = Context {
+        shared: &mut Context,
+        work: impl FnOnce(&mut S, &mut SessionContext<'_>) -> Flow,
+    ) -> NextStep<NoNextStage> {
+        let mut cx = SessionContext {
             id,
             route: match &self.side {
-                Side::Server(route) => Some(route),
-                Side::Client(_) => None,
+                SocketRole::Server(route) => Some(route),
+                SocketRole::Client(_) => None,
             },
             lease: &mut self.lease,
-            pace: self.pace.as_deref_mut(),
+            rate_limiter: self.rate_limiter.as_deref_mut(),
             is_relayed: self.is_response,
             is_open: self.phase == Phase::Open,
             shared,
         };
         match work(&mut self.session, &mut cx) {
-            Flow::GoOn => Then::GoOn,
-            Flow::Wait(block) => Then::Wait(block),
+            Flow::Continue => NextStep::Continue,
+            Flow::Wait(block) => NextStep::Wait(block),
             Flow::Close(code, reason) => {
                 self.close(id, code, &reason, shared);
-                Then::GoOn
+                NextStep::Continue
             }
         }
     }
@@ -328,54 +342,56 @@ impl<S: Session> Socket<S> {
     /// Whether what comes next has to wait for its time.
     #[inline]
     fn is_ahead(&self, now: Now) -> bool {
-        let pace = self.pace.as_deref();
+        let pace = self.rate_limiter.as_deref();
         pace.is_some_and(|pace| pace.wait_until_ms() > now.mono_ms && self.phase == Phase::Open)
     }
 
     /// Whether what has come keeps to the route's rates. A Close does, and so does the pong that we asked for; after our
     /// Close nothing is counted any more. What is said in commands is counted by these, when they are worked on.
     #[inline]
-    fn paced(&mut self, event: &Event<'_>, now: Now) -> Paced {
-        let Some(pace) = &mut self.pace else {
-            return Paced::InTime;
+    fn check_rate(&mut self, event: &FrameEvent<'_>, now: Now) -> RateDecision {
+        let Some(pace) = &mut self.rate_limiter else {
+            return RateDecision::Allow;
         };
         if self.phase != Phase::Open {
-            return Paced::InTime;
+            return RateDecision::Allow;
         }
         match event {
-            Event::Message { data, .. } if self.session.counts_commands() => {
+            FrameEvent::Message { data, .. } if self.session.counts_commands() => {
                 pace.bytes(data.len(), now.mono_ms)
             }
-            Event::Message { data, .. } => pace.message(data.len(), now.mono_ms),
-            Event::Pong(_) if self.pongs_due > 0 => {
+            FrameEvent::Message { data, .. } => pace.message(data.len(), now.mono_ms),
+            FrameEvent::Pong(_) if self.pongs_due > 0 => {
                 self.pongs_due -= 1;
-                Paced::InTime
+                RateDecision::Allow
             }
-            Event::Ping(data) | Event::Pong(data) => pace.message(data.len(), now.mono_ms),
-            Event::Close { .. } => Paced::InTime,
+            FrameEvent::Ping(data) | FrameEvent::Pong(data) => {
+                pace.message(data.len(), now.mono_ms)
+            }
+            FrameEvent::Close { .. } => RateDecision::Allow,
         }
     }
 
     /// While input waits for its time nothing is heard of the peer: a ping finds out whether it is there at all, since
     /// the system of one that has gone answers for it.
-    pub(crate) fn ping_while_paced(&mut self, id: ConnectionId, shared: &mut Shared) {
+    pub(crate) fn ping_while_throttled(&mut self, id: ConnectionId, shared: &mut Context) {
         if self.session.has_pings() {
-            return self.ping_while_judged(id, shared);
+            return self.ping_while_hook_pending(id, shared);
         }
         self.pinged = false;
         self.heard_ms = shared.now.mono_ms as u32;
         self.ping(id, shared);
     }
 
-    fn ping(&mut self, id: ConnectionId, shared: &mut Shared) {
+    fn ping(&mut self, id: ConnectionId, shared: &mut Context) {
         self.pongs_due = self.pongs_due.saturating_add(1);
-        shared.ports.outboxes.control(id, Opcode::Ping, b"");
+        shared.requests.outboxes.control(id, Opcode::Ping, b"");
     }
 
     /// The peer has said its last: what is left of it does not wait for its time, and what is too much of it is dropped.
     /// An endless response goes on: its commands come by other requests.
-    pub(crate) fn end_pace(&mut self) {
-        if let Some(pace) = &mut self.pace
+    pub(crate) fn end_throttling(&mut self) {
+        if let Some(pace) = &mut self.rate_limiter
             && !self.is_response
         {
             pace.end();
@@ -383,38 +399,52 @@ impl<S: Session> Socket<S> {
     }
 
     /// The client has spoken faster than its route allows, and is closed.
-    fn outpaced(&mut self, id: ConnectionId, shared: &mut Shared) {
+    fn close_rate_limited(&mut self, id: ConnectionId, shared: &mut Context) {
         let (code, reason) = CloseCode::TooFast.parts();
         if self.begin_close(id, code, reason, shared) {
-            shared.count_outpaced(id);
+            shared.count_rate_limited(id);
         }
-        self.faulty(id, code, reason, shared);
+        self.close_protocol_error(id, code, reason, shared);
     }
 
     /// The peer has broken the protocol or its rate.
-    fn faulty(&mut self, id: ConnectionId, code: u16, reason: &str, shared: &mut Shared) {
-        if self.session.hears_faults() {
-            self.over(id, code, reason, shared);
+    fn close_protocol_error(
+        &mut self,
+        id: ConnectionId,
+        code: u16,
+        reason: &str,
+        shared: &mut Context,
+    ) {
+        if self.session.closes_on_fault() {
+            self.handle_closed(id, code, reason, shared);
         }
     }
 
     /// Until when what the client says next waits.
-    pub(crate) fn paced_until_ms(&self) -> u64 {
-        self.pace.as_ref().map_or(0, |pace| pace.wait_until_ms())
+    pub(crate) fn throttled_until_ms(&self) -> u64 {
+        self.rate_limiter
+            .as_ref()
+            .map_or(0, |pace| pace.wait_until_ms())
     }
 
     /// When there is something to do while it waits.
-    pub(crate) fn paced_deadline_ms(&self, shared: &Shared) -> u64 {
-        self.paced_until_ms()
+    pub(crate) fn throttled_deadline_ms(&self, shared: &Context) -> u64 {
+        self.throttled_until_ms()
             .min(self.ping_deadline_ms(shared))
             .min(self.renewal_ms(shared.now))
             .min(self.expiry_ms(shared.now))
     }
 
     /// Begins the closing handshake.
-    pub(crate) fn close(&mut self, id: ConnectionId, code: u16, reason: &str, shared: &mut Shared) {
+    pub(crate) fn close(
+        &mut self,
+        id: ConnectionId,
+        code: u16,
+        reason: &str,
+        shared: &mut Context,
+    ) {
         if self.begin_close(id, code, reason, shared) {
-            self.over(id, code, reason, shared);
+            self.handle_closed(id, code, reason, shared);
         }
     }
 
@@ -424,7 +454,7 @@ impl<S: Session> Socket<S> {
         id: ConnectionId,
         code: u16,
         reason: &str,
-        shared: &mut Shared,
+        shared: &mut Context,
     ) -> bool {
         if self.phase != Phase::Open {
             return false;
@@ -432,21 +462,24 @@ impl<S: Session> Socket<S> {
         self.phase = Phase::Closing {
             since_ms: shared.now.mono_ms as u32,
         };
-        let (code, reason) = self.session.words(code, reason);
-        self.parted(id, code, &reason, shared);
+        let (code, reason) = self.session.close_code_and_reason(code, reason);
+        self.handle_server_close(id, code, &reason, shared);
         self.with_session(id, shared, |session, cx| {
-            session.closing(code, &reason, cx);
-            Flow::GoOn
+            session.write_close(code, &reason, cx);
+            Flow::Continue
         });
         if self.is_response {
-            shared.ports.outboxes.end_carrying(id);
-            shared.ports.outboxes.journal.closed(id, Some(code));
+            shared.requests.outboxes.end_stream(id);
+            shared.requests.outboxes.access_log.closed(id, Some(code));
         } else {
-            shared.ports.outboxes.close_frame(id, Some(code), &reason);
+            shared
+                .requests
+                .outboxes
+                .close_frame(id, Some(code), &reason);
         }
         // From now on nothing can be handed to it, so nothing is counted as handed; and its user has room for another.
-        shared.hub.close(id, &mut shared.ports);
-        shared.count_user_out(id);
+        shared.hub.close(id, &mut shared.requests);
+        shared.remove_user_session(id);
         true
     }
 
@@ -456,36 +489,39 @@ impl<S: Session> Socket<S> {
     }
 
     /// The session is over, however it came to be.
-    pub(crate) fn closed(&mut self, id: ConnectionId, shared: &mut Shared) {
+    pub(crate) fn closed(&mut self, id: ConnectionId, shared: &mut Context) {
         match &self.side {
-            Side::Server(_) => shared.stats.sessions.sub(1),
-            Side::Client(_) => shared.stats.clients.sub(1),
+            SocketRole::Server(_) => shared.stats.sessions.sub(1),
+            SocketRole::Client(_) => shared.stats.clients.sub(1),
         }
-        self.vanished(id, shared);
+        self.handle_connection_lost(id, shared);
         // Whoever knew a better reason has said it before.
-        self.over(id, CloseCode::Abnormal.code(), "", shared);
+        self.handle_closed(id, CloseCode::Abnormal.code(), "", shared);
     }
 
     /// The peer broke the protocol; all of its input is done with.
     fn broken(
         &mut self,
         id: ConnectionId,
-        error: websocket::Error,
+        error: websocket::ProtocolError,
         taken: usize,
-        shared: &mut Shared,
-    ) -> Step<Never> {
+        shared: &mut Context,
+    ) -> StageStep<NoNextStage> {
         shared.stats.protocol_errors.add(1);
         let (code, reason) = (error.close_code(), error.to_string());
         let what = format!("closed with {code}: {reason}");
-        shared.note_as(&reason, id, NoteLevel::Info, what);
+        shared.log_as(&reason, id, NoteLevel::Info, what);
         if self.phase == Phase::Open {
-            self.parted(id, code, &reason, shared);
-            shared.ports.outboxes.close_frame(id, Some(code), &reason);
+            self.handle_server_close(id, code, &reason, shared);
+            shared
+                .requests
+                .outboxes
+                .close_frame(id, Some(code), &reason);
         }
-        self.faulty(id, code, &reason, shared);
-        Step {
-            taken,
-            then: Then::End,
+        self.close_protocol_error(id, code, &reason, shared);
+        StageStep {
+            consumed: taken,
+            then: NextStep::End,
         }
     }
 
@@ -498,16 +534,22 @@ impl<S: Session> Socket<S> {
     }
 
     /// RFC 6455, section 5.5.1: a Close is answered with the same code, unless ours is out already.
-    fn answer_close(&self, id: ConnectionId, code: Option<u16>, reason: &str, shared: &mut Shared) {
+    fn answer_close(
+        &self,
+        id: ConnectionId,
+        code: Option<u16>,
+        reason: &str,
+        shared: &mut Context,
+    ) {
         if self.phase == Phase::Open {
-            self.parted(id, code.unwrap_or(CloseCode::NoCode.code()), reason, shared);
-            shared.ports.outboxes.close_frame(id, code, reason);
+            self.handle_server_close(id, code.unwrap_or(CloseCode::NoCode.code()), reason, shared);
+            shared.requests.outboxes.close_frame(id, code, reason);
         }
     }
 
-    pub(crate) fn deadline_ms(&self, id: ConnectionId, shared: &Shared) -> u64 {
+    pub(crate) fn deadline_ms(&self, id: ConnectionId, shared: &Context) -> u64 {
         if let Phase::Closing { since_ms } = self.phase {
-            return since(since_ms, shared.now) + shared.site.limits.close_timeout_ms;
+            return since(since_ms, shared.now) + shared.config.limits.close_timeout_ms;
         }
         self.ping_deadline_ms(shared)
             .min(self.idle_deadline_ms(id, shared))
@@ -515,7 +557,7 @@ impl<S: Session> Socket<S> {
             .min(self.expiry_ms(shared.now))
     }
 
-    fn ping_deadline_ms(&self, shared: &Shared) -> u64 {
+    fn ping_deadline_ms(&self, shared: &Context) -> u64 {
         if self.session.has_pings() {
             return self.session.deadline_ms(shared);
         }
@@ -528,29 +570,30 @@ impl<S: Session> Socket<S> {
     }
 
     /// After so much silence a ping is sent, and after so much more the peer is given up.
-    fn ping_times_ms(&self, shared: &Shared) -> (u64, u64) {
+    fn ping_times_ms(&self, shared: &Context) -> (u64, u64) {
         match &self.side {
-            Side::Server(_) => {
-                let limits = &shared.site.limits;
+            SocketRole::Server(_) => {
+                let limits = &shared.config.limits;
                 (limits.ping_interval_ms, limits.pong_timeout_ms)
             }
-            Side::Client(terms) => (terms.ping_interval_ms, terms.pong_timeout_ms),
+            SocketRole::Client(terms) => (terms.ping_interval_ms, terms.pong_timeout_ms),
         }
     }
 
-    fn idle_deadline_ms(&self, id: ConnectionId, shared: &Shared) -> u64 {
-        let timeout_ms = shared.site.limits.session_idle_timeout_ms;
+    fn idle_deadline_ms(&self, id: ConnectionId, shared: &Context) -> u64 {
+        let timeout_ms = shared.config.limits.session_idle_timeout_ms;
         // Pings that are messages keep a session from being idle.
-        if timeout_ms == 0 || self.session.has_pings() || matches!(self.side, Side::Client(_)) {
+        if timeout_ms == 0 || self.session.has_pings() || matches!(self.side, SocketRole::Client(_))
+        {
             return u64::MAX;
         }
-        let sent_ms = shared.ports.outboxes.of(id).messaged_ms();
+        let sent_ms = shared.requests.outboxes.of(id).messaged_ms();
         since(self.messaged_ms, shared.now).max(since(sent_ms, shared.now)) + timeout_ms
     }
 
     /// Pings a silent peer, gives up a dead one. `false`: the transport is to be closed.
-    pub(crate) fn timeout(&mut self, id: ConnectionId, shared: &mut Shared) -> bool {
-        shared.ports.outboxes.rest_context(id);
+    pub(crate) fn handle_timeout(&mut self, id: ConnectionId, shared: &mut Context) -> bool {
+        shared.requests.outboxes.release_idle_context(id);
         if self.deadline_ms(id, shared) > shared.now.mono_ms {
             return true;
         }
@@ -563,13 +606,13 @@ impl<S: Session> Socket<S> {
             return true;
         }
         if self.session.has_pings() {
-            self.with_session(id, shared, Session::timeout);
+            self.with_session(id, shared, Session::handle_timeout);
             return true;
         }
         if self.pinged {
-            shared.stats.silent_closed.add(1);
-            shared.note(id, NoteLevel::Info, "closed: no pong");
-            self.over(id, CloseCode::Abnormal.code(), "no pong", shared);
+            shared.stats.pong_timeouts.add(1);
+            shared.log(id, NoteLevel::Info, "closed: no pong");
+            self.handle_closed(id, CloseCode::Abnormal.code(), "no pong", shared);
             return false;
         }
         self.pinged = true;

@@ -168,7 +168,11 @@ fn every_end_has_its_code_and_reason_and_is_told_once() {
             |world, peer| {
                 let id = world.id(peer);
                 let kick = (id, 4100, "kicked".to_owned());
-                world.workers[0].shared_mut().ports.kicks.push(kick);
+                world.workers[0]
+                    .shared_mut()
+                    .requests
+                    .disconnects
+                    .push(kick);
             },
             4100,
             "kicked",
@@ -285,7 +289,7 @@ fn compressed_and_fragmented_messages_arrive_whole() {
     let mut world = World::new(Options::default());
     let peer = world.connect(0, PUBLIC);
     let mut offer = b"Sec-WebSocket-Extensions: ".to_vec();
-    deflate::write_offer(&mut offer, &deflate::Policy::default());
+    deflate::write_offer(&mut offer, &deflate::DeflatePolicy::default());
     let offer = String::from_utf8(offer).expect("text") + "\r\n";
     let answer = world.ask(peer, handshake("/app-deflate", &offer));
     let answer = response(&answer, true).0;
@@ -293,7 +297,7 @@ fn compressed_and_fragmented_messages_arrive_whole() {
         .header("sec-websocket-extensions")
         .expect("agreed")
         .to_owned();
-    let policy = deflate::Policy::default();
+    let policy = deflate::DeflatePolicy::default();
     let agreed = deflate::read_response([extension.as_str()].into_iter(), Some(&policy))
         .expect("a valid answer");
     let (mut encoder, mut codecs) = (Encoder::new(Role::Client, agreed), Codecs::default());

@@ -1,6 +1,6 @@
 //! Requests that an application answers, and handshakes that it judges: now, later, never.
 
-use veche_frontends::stats::Handshake;
+use veche_frontends::stats::HandshakeOutcome;
 
 use crate::world::apps::{Told, closed, opened, told};
 use crate::world::wire::{get, handshake, post, response, responses, said, statuses, text, texts};
@@ -96,14 +96,14 @@ fn responses_are_framed_by_their_kind() {
         "bad-status",
         "no-status",
     ] {
-        world.workers[0].shared_mut().notes.clear();
+        world.workers[0].shared_mut().log_notes.clear();
         let answer = world.ask(peer, get(&format!("/app/{path}")));
         let answer = responses(&answer);
         assert_eq!((answer.len(), answer[0].status), (1, 500), "{path}");
         assert!(!answer[0].body.contains("secret"), "{path}");
-        let notes = &world.workers[0].shared().notes;
+        let notes = &world.workers[0].shared().log_notes;
         assert_eq!(notes.len(), 1, "{path}: {notes:?}");
-        assert!(notes[0].what.contains("can't be written"), "{notes:?}");
+        assert!(notes[0].text.contains("can't be written"), "{notes:?}");
     }
     // Kept or not, as the request wants it.
     let old = "GET /app/x HTTP/1.0\r\n\r\n";
@@ -167,7 +167,7 @@ fn whoever_is_gone_before_the_answer_gets_none() {
     let late = (id, crate::world::apps::said("late"));
     world.workers[0]
         .shared_mut()
-        .ports
+        .requests
         .app_answers
         .push_back(late.clone());
     world.settle();
@@ -177,7 +177,7 @@ fn whoever_is_gone_before_the_answer_gets_none() {
     world.ask(next, get("/app/later"));
     world.workers[0]
         .shared_mut()
-        .ports
+        .requests
         .app_answers
         .push_back(late);
     world.settle();
@@ -203,7 +203,11 @@ fn whoever_is_gone_before_the_answer_gets_none() {
     let kicked = world.connect(0, PUBLIC);
     world.ask(kicked, get("/app/later"));
     let kick = (world.id(kicked), 4000, String::new());
-    world.workers[0].shared_mut().ports.kicks.push(kick);
+    world.workers[0]
+        .shared_mut()
+        .requests
+        .disconnects
+        .push(kick);
     world.settle();
     assert_eq!(world.told(kicked).last(), Some(&Told::Gone));
     assert!(!world.is_open(kicked));
@@ -307,11 +311,11 @@ fn verdicts_are_carried_out_now_and_later() {
                 expected.push(told("early"));
             }
             assert_eq!(world.told(peer), expected, "{name}");
-            let notes = &world.workers[0].shared().notes;
-            let found = notes.iter().any(|note| note.what.contains(noted));
+            let notes = &world.workers[0].shared().log_notes;
+            let found = notes.iter().any(|note| note.text.contains(noted));
             assert!(found || noted.is_empty(), "{name}: {notes:?}");
-            let opened = world.stats(0).handshakes[Handshake::Opened as usize].read();
-            let refused = world.stats(0).handshakes[Handshake::Refused as usize].read();
+            let opened = world.stats(0).handshakes[HandshakeOutcome::Opened as usize].read();
+            let refused = world.stats(0).handshakes[HandshakeOutcome::Refused as usize].read();
             let is_open = u64::from(*status == 101);
             assert_eq!((opened, refused), (is_open, 1 - is_open), "{name}");
             if *status != 101 {
@@ -335,7 +339,7 @@ fn a_verdict_that_never_comes_costs_a_503() {
     assert!(!world.is_open(peer));
     assert_eq!(world.told(peer), [asked("/judged"), Told::Gone]);
     assert_eq!(
-        world.stats(0).handshakes[Handshake::Refused as usize].read(),
+        world.stats(0).handshakes[HandshakeOutcome::Refused as usize].read(),
         1
     );
     world.advance(5_001);
@@ -353,7 +357,7 @@ fn whoever_is_gone_before_the_verdict_is_not_opened() {
     let wrong = (world.id(peer), crate::world::apps::said("no verdict"));
     world.workers[0]
         .shared_mut()
-        .ports
+        .requests
         .app_answers
         .push_back(wrong);
     world.settle();
@@ -442,7 +446,7 @@ fn a_session_hears_its_user_from_the_moment_that_it_is_open() {
 
 #[test]
 fn a_session_that_could_not_be_registered_is_gone() {
-    let limits = veche_frontends::Limits {
+    let limits = veche_frontends::ConnectionLimits {
         handshake_timeout_ms: 5_000,
         ..limits()
     };

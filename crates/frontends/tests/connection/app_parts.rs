@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use veche_frontends::app::{AppAnswer, AppFile, Beginning, Body, Response};
+use veche_frontends::app::{AppAnswer, AppBody, AppFile, AppResponse, AppResponseHead};
 use veche_hub::{ChannelName, PayloadKind, PayloadRef, SubscribeOptions, Ticket};
 use veche_proto::http::Status;
 
@@ -13,7 +13,7 @@ use crate::world::{Options, PUBLIC, Peer, TIMEOUT_MS, World, limits};
 
 fn begin(headers: &[(&str, &str)]) -> AppAnswer {
     let headers = headers.iter();
-    AppAnswer::Begin(Beginning {
+    AppAnswer::Head(AppResponseHead {
         status: Status::OK,
         headers: headers
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
@@ -23,11 +23,11 @@ fn begin(headers: &[(&str, &str)]) -> AppAnswer {
 
 fn part(text: &str) -> AppAnswer {
     let data = text.as_bytes().to_vec();
-    AppAnswer::Part { data, asks: false }
+    AppAnswer::Chunk { data, asks: false }
 }
 
 fn asking(bytes: usize) -> AppAnswer {
-    AppAnswer::Part {
+    AppAnswer::Chunk {
         data: vec![b'x'; bytes],
         asks: true,
     }
@@ -191,7 +191,7 @@ fn publications_are_events_until_the_response_ends() {
         let payload = PayloadRef { kind, bytes };
         shared
             .hub
-            .publish(None, name, payload, None, &mut shared.ports)
+            .publish(None, name, payload, None, &mut shared.requests)
             .expect("credit");
         world.settle();
     };
@@ -204,7 +204,7 @@ fn publications_are_events_until_the_response_ends() {
             name,
             Ticket(7),
             &SubscribeOptions::default(),
-            &mut shared.ports,
+            &mut shared.requests,
         )
         .expect("room for one");
     world.settle();
@@ -232,12 +232,12 @@ fn publications_are_events_until_the_response_ends() {
 fn files_are_answered_with_what_the_application_adds() {
     let file = |status, headers: &[(&str, &str)], relative: &str| {
         let headers = headers.iter();
-        AppAnswer::Response(Response {
+        AppAnswer::Response(AppResponse {
             status: Status(status),
             headers: headers
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
-            body: Body::File(AppFile {
+            body: AppBody::File(AppFile {
                 root: Path::new("root").into(),
                 relative: relative.to_owned(),
             }),
@@ -248,7 +248,7 @@ fn files_are_answered_with_what_the_application_adds() {
     let mut answer = |request: &str, answer| {
         world.ask(peer, request);
         world.answer(peer, "");
-        world.workers[0].shared_mut().ports.app_answers.clear();
+        world.workers[0].shared_mut().requests.app_answers.clear();
         world.write(peer, answer);
         let bytes = world.take(peer);
         let (answer, rest) = response(&bytes, !request.starts_with("HEAD"));

@@ -1,9 +1,9 @@
 //! Handlers that wait: what is kept behind them, in which order it comes, and how much of it there may be.
 
 use proptest::prelude::*;
-use veche_frontends::Block;
-use veche_frontends::app::{KEPT_BYTES_HIGH, KEPT_MESSAGES_MAX};
-use veche_frontends::outbox::Sending;
+use veche_frontends::WaitReason;
+use veche_frontends::app::{QUEUED_BYTES_HIGH, QUEUED_MESSAGES_MAX};
+use veche_frontends::outbox::SendResult;
 use veche_proto::websocket::{MessageKind, Opcode};
 
 use crate::world::apps::{Told, closed, opened, told};
@@ -60,7 +60,7 @@ fn so_many_messages_are_kept_and_then_input_waits() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/app/x");
     world.send(peer, &text("wait"));
-    for n in 0..KEPT_MESSAGES_MAX {
+    for n in 0..QUEUED_MESSAGES_MAX {
         assert_eq!(world.blocked(peer), None, "{n}");
         world.send(peer, &text(&format!("{n}")));
     }
@@ -70,13 +70,13 @@ fn so_many_messages_are_kept_and_then_input_waits() {
     world.settle();
     assert_eq!(
         (world.blocked(peer), world.take(peer)),
-        (Some(Block::App), Vec::new())
+        (Some(WaitReason::App), Vec::new())
     );
     assert_eq!(
         world.stats(0).messages_received.read(),
-        1 + KEPT_MESSAGES_MAX as u64
+        1 + QUEUED_MESSAGES_MAX as u64
     );
-    for n in KEPT_MESSAGES_MAX..100 {
+    for n in QUEUED_MESSAGES_MAX..100 {
         world.send(peer, &text(&format!("{n}")));
     }
     // Nothing is heard of the peer, and that is our doing: no ping, no verdict.
@@ -104,7 +104,7 @@ fn so_many_bytes_are_kept_and_then_input_waits() {
     assert!(world.waits_for_app(peer));
     let taken = world.stats(0).message_bytes_received.read() as usize;
     assert_eq!(taken, 4 + 2 * 60_000);
-    assert!(taken < KEPT_BYTES_HIGH + 60_004);
+    assert!(taken < QUEUED_BYTES_HIGH + 60_004);
     world.end_wait(peer);
     world.settle();
     assert_eq!(messages(&world.told(peer)).len(), 6);
@@ -154,7 +154,7 @@ fn an_unread_answer_stops_what_is_kept_as_well() {
         world.send(peer, &text(&long));
     }
     world.settle();
-    assert_eq!(world.blocked(peer), Some(Block::Output));
+    assert_eq!(world.blocked(peer), Some(WaitReason::Output));
     assert_eq!(world.told(peer), []);
     world.read_at_most(peer, usize::MAX);
     world.settle();
@@ -169,13 +169,13 @@ fn a_full_outbox_is_told_and_then_that_it_has_room() {
     // The client reads at once: room comes back with the flush of the turn.
     world.ask(peer, text("flood"));
     let told_of_it = world.told(peer);
-    assert_eq!(told_of_it[2], Told::Flooded(66, Sending::Full));
+    assert_eq!(told_of_it[2], Told::Flooded(66, SendResult::Full));
     assert_eq!(told_of_it[3], Told::Drained);
     // It does not read: nothing, until it has read most of it.
     world.read_at_most(peer, 0);
     world.ask(peer, text("flood"));
     let told_of_it = world.told(peer);
-    assert_eq!(told_of_it[1..], [Told::Flooded(66, Sending::Full)]);
+    assert_eq!(told_of_it[1..], [Told::Flooded(66, SendResult::Full)]);
     for _ in 0..5 {
         world.read_at_most(peer, 10_000);
         world.settle();
@@ -197,7 +197,7 @@ fn whoever_sends_on_into_a_full_outbox_loses_that_client_only() {
     world.read_at_most(peer, 0);
     world.ask(peer, text("flood on"));
     let told_of_it = world.told(peer);
-    let Told::Flooded(count, Sending::Refused) = told_of_it[2] else {
+    let Told::Flooded(count, SendResult::Refused) = told_of_it[2] else {
         panic!("{told_of_it:?}")
     };
     assert_eq!(count, (256 << 10) / 1004);

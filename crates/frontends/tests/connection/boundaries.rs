@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use veche_frontends::hooks::Verdict;
-use veche_frontends::identity::token::{Place, Tokens};
-use veche_frontends::identity::{Identity, Unknown};
-use veche_frontends::journal::{Choice, Entry, SlowKind};
+use veche_frontends::access_log_buffer::{AccessLogEntry, AccessLogFilter, SlowEventKind};
+use veche_frontends::hooks::HookDecision;
+use veche_frontends::identity::token::{TokenAuth, TokenSource};
+use veche_frontends::identity::{AuthError, Identity};
 use veche_frontends::route::Route;
-use veche_frontends::{NotRenewed, Process};
-use veche_jwt::Refusal;
+use veche_frontends::{Process, RenewError};
+use veche_jwt::TokenError;
 use veche_proto::websocket::Opcode;
 
 use super::centrifuge::{in_seconds, token};
@@ -99,11 +99,11 @@ fn pongs_that_nobody_asked_for_count_as_what_is_said() {
     let peer = world.open(0, "/paced/close/websocket");
     for _ in 0..2 {
         world.ask(peer, control(Opcode::Pong, b""));
-        assert_eq!(world.stats(0).outpaced.read(), 0);
+        assert_eq!(world.stats(0).rate_limited.read(), 0);
     }
     let bytes = world.ask(peer, control(Opcode::Pong, b""));
     assert!(matches!(said(&bytes).last(), Some(Said::Close(..))));
-    assert_eq!(world.stats(0).outpaced.read(), 1);
+    assert_eq!(world.stats(0).rate_limited.read(), 1);
 }
 
 #[test]
@@ -348,9 +348,9 @@ fn a_session_is_renewed_by_a_token_of_its_own_user_only() {
     assert_eq!(world.renew(peer, &good), Some(Ok(Some(10_000))));
     assert_eq!(world.stats(0).tokens_renewed.read(), 1);
     let other = at(&world, "bob", 100);
-    assert_eq!(world.renew(peer, &other), Some(Err(NotRenewed::OtherUser)));
+    assert_eq!(world.renew(peer, &other), Some(Err(RenewError::OtherUser)));
     let late = at(&world, "ann", 0);
-    let refused = NotRenewed::Refused(Unknown::Token(Refusal::Expired));
+    let refused = RenewError::Refused(AuthError::InvalidToken(TokenError::Expired));
     assert_eq!(world.renew(peer, &late), Some(Err(refused)));
     let refusals: u64 = world
         .stats(0)
@@ -368,32 +368,32 @@ fn a_session_is_renewed_by_a_token_of_its_own_user_only() {
     let heard = said(&world.take(peer));
     let expired = Said::Close(Some(3005), "connection expired".into());
     assert_eq!(heard.last(), Some(&expired));
-    assert_eq!(world.renew(peer, &good), Some(Err(NotRenewed::Closed)));
+    assert_eq!(world.renew(peer, &good), Some(Err(RenewError::Closed)));
     let named = world.open(0, "/ws?user=ann");
     let good = at(&world, "ann", 100);
-    assert_eq!(world.renew(named, &good), Some(Err(NotRenewed::NoLease)));
+    assert_eq!(world.renew(named, &good), Some(Err(RenewError::NoLease)));
 }
 
-fn entries(world: &mut World) -> Vec<Entry> {
+fn entries(world: &mut World) -> Vec<AccessLogEntry> {
     let mut done = Vec::new();
-    let journal = &mut world.workers[0].shared_mut().ports.outboxes.journal;
-    journal.take_done(&mut done);
+    let journal = &mut world.workers[0].shared_mut().requests.outboxes.access_log;
+    journal.take_entries(&mut done);
     done
 }
 
 #[test]
 fn requests_and_sessions_have_an_entry_each() {
     let mut world = world();
-    let choice = Some(Choice {
-        share: 1.0,
+    let choice = Some(AccessLogFilter {
+        sample_rate: 1.0,
         internal: false,
     });
     world.workers[0]
         .shared_mut()
-        .ports
+        .requests
         .outboxes
-        .journal
-        .set_choice(choice, 7);
+        .access_log
+        .set_filter(choice, 7);
     let peer = world.connect(0, PUBLIC);
     let request = "GET /get?secret HTTP/1.1\r\nHost: a\r\nUser-Agent: ua\r\n\r\n";
     let answer = world.ask(peer, request).len() as u64;
@@ -448,11 +448,12 @@ fn slow_clients_are_noted_by_name_and_place() {
     for _ in 0..2 {
         call(&mut world, "push", &json!({ "user": "ann", "data": data }));
     }
-    let journal = &mut world.workers[0].shared_mut().ports.outboxes.journal;
-    let slow = journal.take_slow();
-    let whats: Vec<(SlowKind, &str)> = slow.iter().map(|one| (one.kind, &*one.what)).collect();
+    let journal = &mut world.workers[0].shared_mut().requests.outboxes.access_log;
+    let slow = journal.take_slow_events();
+    let whats: Vec<(SlowEventKind, &str)> =
+        slow.iter().map(|one| (one.kind, &*one.subject)).collect();
     let expected = ["ann at 127.0.0.1 on /ws: closed with 2 KiB unsent"];
-    assert_eq!(whats, expected.map(|what| (SlowKind::Consumer, what)));
+    assert_eq!(whats, expected.map(|what| (SlowEventKind::Consumer, what)));
     assert_eq!(world.stats(0).slow_consumers.read(), 1);
 }
 
@@ -462,8 +463,8 @@ fn whoever_is_asked_is_told_the_address() {
     let peer = world.open(0, "/centrifuge/asked/x/websocket");
     world.ask(peer, text(r#"{"id":1,"connect":{}}"#));
     let questions = world.questions(0);
-    assert_eq!(questions[0].asker.address.to_string(), "127.0.0.1");
-    assert_eq!(questions[0].asker.transport, "websocket");
+    assert_eq!(questions[0].caller.address.to_string(), "127.0.0.1");
+    assert_eq!(questions[0].caller.transport, "websocket");
 }
 
 /// Ends all connections of a user whose question was asked before now.
@@ -478,15 +479,15 @@ impl Process for Ending {
         String::new()
     }
 
-    fn endings(&self) -> u64 {
+    fn disconnect_count(&self) -> u64 {
         4
     }
 
-    fn is_ended_since(&self, user: &str, endings: u64, _: &str) -> bool {
+    fn is_disconnected_since(&self, user: &str, endings: u64, _: &str) -> bool {
         user == "ended" && endings == 4
     }
 
-    fn trouble(&self, what: &str) {
+    fn log_error(&self, what: &str) {
         panic!("{what}");
     }
 
@@ -532,7 +533,7 @@ fn upgrades_where_no_socket_opens_are_refused_and_elsewhere_none() {
 
 /// The route of `/header` takes its tokens from the offered subprotocols.
 fn tokens_by_protocol(world: &mut World) {
-    let site = Arc::get_mut(&mut world.workers[0].shared_mut().site).expect("the only one");
+    let site = Arc::get_mut(&mut world.workers[0].shared_mut().config).expect("the only one");
     let of = |path: &str| site.routes.iter().position(|route| route.path == path);
     let (place, model) = (
         of("/header").expect("there"),
@@ -541,7 +542,7 @@ fn tokens_by_protocol(world: &mut World) {
     let Identity::Token(tokens) = &site.routes[model].identity else {
         panic!("a route of tokens");
     };
-    let tokens = Tokens::new(vec![Place::Protocol], tokens.connections.clone());
+    let tokens = TokenAuth::new(vec![TokenSource::Protocol], tokens.connections.clone());
     site.routes[place] = Arc::new(Route {
         identity: Identity::Token(Arc::new(tokens)),
         ..(*site.routes[place]).clone()
@@ -610,7 +611,7 @@ fn how_long_others_take_does_not_count_against_a_client_that_connects() {
     world.ask(peer, text(r#"{"id":1,"connect":{}}"#));
     world.advance(7_000);
     let question = world.questions(0).remove(0);
-    let verdict = Verdict::Error {
+    let verdict = HookDecision::Error {
         code: 103,
         message: "no".into(),
         is_temporary: false,

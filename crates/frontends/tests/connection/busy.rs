@@ -43,7 +43,7 @@ fn each_key_publishes_at_its_rate() {
         "{said_of_lines}"
     );
     assert_eq!(texts(&world.take(ann)).len(), 2 + 1 + 2);
-    assert_eq!(world.stats(0).pushes_turned_away[0].read(), 3);
+    assert_eq!(world.stats(0).push_connections_rejected[0].read(), 3);
     assert_eq!(world.stats(0).pushes_refused.read(), 0);
     // Time brings new shares; ending connections is not publishing.
     world.advance(5_000);
@@ -78,7 +78,7 @@ fn short_of_memory_nothing_new_is_begun() {
     // Those who are there are served.
     assert_eq!(texts(&world.ask(echo, text("still here"))), ["still here"]);
     assert_eq!(world.take(ann), b"");
-    assert_eq!(world.stats(0).pushes_turned_away[1].read(), 3);
+    assert_eq!(world.stats(0).push_connections_rejected[1].read(), 3);
 
     world.workers[0].shared_mut().is_short_of_memory = false;
     assert_eq!(statuses(&world.ask(caller, post("/api/push", push))), [200]);

@@ -125,7 +125,7 @@ fn a_handshake_that_is_disconnected_while_it_registers_is_subscribed_to_nothing(
     let target = format!("/newest?user={user}&channel={channel}");
     world.send(peer, handshake(&target, "").as_bytes());
     while world.turn(0) {}
-    let subscriptions = |world: &World| world.workers[0].shared().hub.counts().subscriptions;
+    let subscriptions = |world: &World| world.workers[0].shared().hub.gauges().subscriptions;
     assert_eq!(subscriptions(&world), 2, "its own channel and that one");
     let caller = world.connect(0, INTERNAL);
     let body = json!({ "user": user });

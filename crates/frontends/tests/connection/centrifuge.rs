@@ -23,7 +23,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 use serde_json::{Value, json};
-use veche_frontends::Limits;
+use veche_frontends::ConnectionLimits;
 
 use crate::world::wire::{Said, close, handshake, message, response, said, text};
 use crate::world::{Options, PUBLIC, PUSH, Peer, SECRET, World};
@@ -456,7 +456,7 @@ fn a_publication_is_encoded_once_for_all_of_an_encoding() {
         let of = |worker: usize| {
             world.workers[worker]
                 .shared()
-                .ports
+                .requests
                 .outboxes
                 .pushes_encoded()
         };
@@ -541,9 +541,9 @@ fn the_subprotocol_is_said_back() {
 
 #[test]
 fn limits_of_the_site_count_for_pings_too() {
-    let limits = Limits {
+    let limits = ConnectionLimits {
         ping_interval_ms: 0,
-        ..Limits::default()
+        ..ConnectionLimits::default()
     };
     let mut world = World::new(Options {
         limits,

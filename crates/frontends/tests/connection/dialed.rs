@@ -1,9 +1,9 @@
 //! Connections that applications have dialed: the peer is the server here, and its bytes come in any split.
 
-use veche_frontends::{AppId, Caller, Dial, Terms};
-use veche_proto::http::{Limits as HeadLimits, parse_head};
+use veche_frontends::{AppId, ClientOptions, DialCommand, DialId};
+use veche_proto::http::{HeadLimits, parse_head};
 use veche_proto::websocket::{
-    Codecs, Decoder, Event, Limits, MessageKind, Role, encode_close, encode_control,
+    Codecs, Decoder, FrameEvent, MessageKind, MessageLimits, Role, encode_close, encode_control,
     encode_message, handshake,
 };
 use veche_proto::websocket::{Opcode, deflate};
@@ -11,17 +11,17 @@ use veche_proto::websocket::{Opcode, deflate};
 use crate::world::apps::{ECHOING, SCRIPTED, Told, closed, told};
 use crate::world::{Options, Peer, World};
 
-fn dial(app: AppId, token: u64) -> Dial {
-    Dial {
-        caller: Caller { app, token },
+fn dial(app: AppId, token: u64) -> DialCommand {
+    DialCommand {
+        caller: DialId { app, token },
         authority: "other:81".to_owned(),
         target: "/feed?a=b".to_owned(),
         protocols: "v2, v1".to_owned(),
         headers: vec![("Origin".to_owned(), "https://example.org".to_owned())],
         compresses: false,
         timeout_ms: 5000,
-        terms: Terms {
-            message_limits: Limits {
+        options: ClientOptions {
+            message_limits: MessageLimits {
                 message_bytes_max: 64 << 10,
                 fragments_max: 100,
                 inflate_ratio_max: 0,
@@ -41,7 +41,7 @@ fn agreement(world: &mut World, peer: Peer) -> Vec<u8> {
     assert_eq!(head.header("origin"), Some("https://example.org"));
     let upgrade = handshake::read(&head).expect("right").expect("an upgrade");
     assert_eq!(upgrade.protocols().collect::<Vec<_>>(), ["v2", "v1"]);
-    let agreed = deflate::negotiate(upgrade.extensions(), &deflate::Policy::default());
+    let agreed = deflate::negotiate(upgrade.extensions(), &deflate::DeflatePolicy::default());
     let mut out = Vec::new();
     handshake::write_response(&mut out, upgrade.key, Some("v1"), agreed);
     out
@@ -60,7 +60,7 @@ fn open(world: &mut World, app: AppId) -> Peer {
 fn heard(bytes: &[u8]) -> Vec<String> {
     let mut bytes = bytes.to_vec();
     let (mut decoder, mut codecs) = (Decoder::new(Role::Server, None), Codecs::new());
-    let limits = Limits {
+    let limits = MessageLimits {
         message_bytes_max: 1 << 20,
         fragments_max: 100,
         inflate_ratio_max: 0,
@@ -71,10 +71,10 @@ fn heard(bytes: &[u8]) -> Vec<String> {
         let (taken, event) = result.expect("a client's frames");
         at += taken;
         heard.extend(event.map(|event| match event {
-            Event::Message { data, .. } => String::from_utf8_lossy(data).into_owned(),
-            Event::Ping(_) => "ping".to_owned(),
-            Event::Pong(data) => format!("pong {}", String::from_utf8_lossy(data)),
-            Event::Close { code, reason } => format!("close {code:?} {reason}"),
+            FrameEvent::Message { data, .. } => String::from_utf8_lossy(data).into_owned(),
+            FrameEvent::Ping(_) => "ping".to_owned(),
+            FrameEvent::Pong(data) => format!("pong {}", String::from_utf8_lossy(data)),
+            FrameEvent::Close { code, reason } => format!("close {code:?} {reason}"),
         }));
     }
     heard
@@ -234,7 +234,7 @@ fn a_server_that_does_not_read_is_heard() {
 fn compression_is_offered_where_it_is_wanted() {
     for compresses in [false, true] {
         let mut world = World::new(Options::default());
-        let wanted = Dial {
+        let wanted = DialCommand {
             compresses,
             ..dial(SCRIPTED, 1)
         };

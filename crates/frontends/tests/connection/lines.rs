@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use veche_frontends::Block;
+use veche_frontends::WaitReason;
 
 use crate::world::wire::{Said, said, texts};
 use crate::world::{Options, PUSH, World};
@@ -324,10 +324,10 @@ fn bad_lines_behind_an_open_ack_do_not_pile_up() {
     let input = format!("{{\"user\":\"{user}\",\"data\":1,\"ack\":true}}\n") + &"x\n".repeat(5000);
     world.send(back_end, input.as_bytes());
     // The other worker stands still.
-    while world.blocked(back_end) == Some(Block::Turn) {
+    while world.blocked(back_end) == Some(WaitReason::Turn) {
         world.turn(0);
     }
-    assert_eq!(world.blocked(back_end), Some(Block::Answer));
+    assert_eq!(world.blocked(back_end), Some(WaitReason::Answer));
     assert!(world.stats(0).pushes_refused.read() <= 1024);
     world.settle();
     let answers = lines(world.take(back_end));

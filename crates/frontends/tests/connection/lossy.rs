@@ -1,7 +1,7 @@
 //! Clients that read too slowly for all that is published, on routes that would rather lose some of it.
 
-use veche_proto::websocket::deflate::{self, Policy};
-use veche_proto::websocket::{Codecs, Decoder, Event, Limits, Opcode, Role};
+use veche_proto::websocket::deflate::{self, DeflatePolicy};
+use veche_proto::websocket::{Codecs, Decoder, FrameEvent, MessageLimits, Opcode, Role};
 
 use crate::world::wire::{Said, control, handshake, post, response, said, texts};
 use crate::world::{INTERNAL, Options, PUSH, Peer, World};
@@ -135,13 +135,13 @@ fn what_is_dropped_leaves_no_trace_in_a_compressed_stream() {
     publish(&mut world, back_end, "a", 0..200);
     world.read_at_most(slow, usize::MAX);
     world.settle();
-    let policy = Policy {
+    let policy = DeflatePolicy {
         takeover: true,
-        ..Policy::default()
+        ..DeflatePolicy::default()
     };
     let agreed = deflate::negotiate(["permessage-deflate"].into_iter(), &policy);
     let (mut decoder, mut codecs) = (Decoder::new(Role::Client, agreed), Codecs::default());
-    let limits = Limits {
+    let limits = MessageLimits {
         message_bytes_max: 1 << 20,
         fragments_max: 1,
         inflate_ratio_max: 0,
@@ -153,7 +153,7 @@ fn what_is_dropped_leaves_no_trace_in_a_compressed_stream() {
         let (taken, event) = decoder
             .decode(rest, &mut codecs, &limits)
             .expect("a stream without gaps");
-        let Some(Event::Message { data, .. }) = event else {
+        let Some(FrameEvent::Message { data, .. }) = event else {
             panic!("whole messages")
         };
         heard.push(String::from_utf8(data.to_vec()).expect("text"));

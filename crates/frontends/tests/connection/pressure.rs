@@ -1,6 +1,6 @@
 //! Clients that do not read, homes that do not keep up.
 
-use veche_frontends::Block;
+use veche_frontends::WaitReason;
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
 use veche_proto::websocket::{MessageKind, Opcode};
 
@@ -19,7 +19,7 @@ fn an_echo_that_is_not_read_stops_listening_and_goes_on_later() {
         world.send(peer, &message(MessageKind::Binary, data));
         world.settle();
     }
-    assert_eq!(world.blocked(peer), Some(Block::Output));
+    assert_eq!(world.blocked(peer), Some(WaitReason::Output));
     assert!(world.stats(0).messages_received.read() < 20);
     let mut bytes = Vec::new();
     for _ in 0..200 {
@@ -47,7 +47,7 @@ fn whoever_reads_slowly_is_not_taken_for_dead() {
         world.settle();
         world.advance(1000);
     }
-    assert_eq!(world.blocked(peer), Some(Block::Output));
+    assert_eq!(world.blocked(peer), Some(WaitReason::Output));
     assert!(world.is_open(peer));
     world.read_at_most(peer, usize::MAX);
     world.settle();
@@ -66,7 +66,7 @@ fn pipelined_requests_wait_for_a_reader_however_long_it_takes() {
     world.read_at_most(peer, 0);
     world.send(peer, get("/health").repeat(2000).as_bytes());
     world.settle();
-    assert_eq!(world.blocked(peer), Some(Block::Output));
+    assert_eq!(world.blocked(peer), Some(WaitReason::Output));
     let mut bytes = Vec::new();
     for _ in 0..100 {
         world.read_at_most(peer, 200);
@@ -204,7 +204,7 @@ fn a_burst_over_the_budget_does_not_swallow_the_101() {
 
 #[test]
 fn one_message_larger_than_the_budget_arrives_if_nothing_waits() {
-    let limits = veche_frontends::Limits {
+    let limits = veche_frontends::ConnectionLimits {
         line_bytes_max: 100_000,
         ..limits()
     };
@@ -323,7 +323,7 @@ fn a_flood_of_pings_is_answered_only_as_fast_as_it_is_read() {
         world.send(peer, &ping.repeat(30));
         world.settle();
     }
-    assert_eq!(world.blocked(peer), Some(Block::Output));
+    assert_eq!(world.blocked(peer), Some(WaitReason::Output));
     world.read_at_most(peer, usize::MAX);
     world.settle();
     assert_eq!(world.drop_received(peer), 3000 * 127);

@@ -4,8 +4,8 @@ use std::sync::{Arc, RwLock};
 
 use serde_json::{Value, json};
 use veche_frontends::Process;
-use veche_frontends::blocks::{Block, Issued, NotBlocked};
-use veche_frontends::stats::TurnedAway;
+use veche_frontends::issued_token::{Ban, BanError, IssuedToken};
+use veche_frontends::stats::AcceptRejection;
 
 use super::centrifuge::{in_seconds, token};
 use crate::world::wire::{
@@ -40,7 +40,7 @@ impl Process for Strict {
         String::new()
     }
 
-    fn address_has_room(&self, address: Address) -> bool {
+    fn address_has_capacity(&self, address: Address) -> bool {
         address.to_string() != "10.0.0.1"
     }
 
@@ -53,7 +53,7 @@ impl Process for Strict {
         self.tell(format!("closed {address}"));
     }
 
-    fn may_begin(&self, address: Address, now_ms: u64) -> bool {
+    fn may_begin_handshake(&self, address: Address, now_ms: u64) -> bool {
         self.tell(format!("begins {address} at {now_ms}"));
         address.to_string() != "10.0.0.3"
     }
@@ -75,34 +75,34 @@ impl Process for Strict {
         self.tell(format!("{user} gone"));
     }
 
-    fn is_blocked(&self, user: &str, _: u64) -> bool {
+    fn is_banned(&self, user: &str, _: u64) -> bool {
         user == "blocked"
     }
 
-    fn is_revoked(&self, token: &Issued<'_>, now_s: u64) -> bool {
+    fn is_revoked(&self, token: &IssuedToken<'_>, now_s: u64) -> bool {
         self.tell(format!("{token:?} at {now_s}"));
         token.id == Some("revoked")
     }
 
-    fn block(&self, block: &Block, now_s: u64) -> Result<(), NotBlocked> {
+    fn ban(&self, block: &Ban, now_s: u64) -> Result<(), BanError> {
         self.tell(format!("{block:?} at {now_s}"));
         match block {
-            Block::Token { id, .. } if id == "full" => Err(NotBlocked::TooMany),
-            Block::Token { id, .. } if id == "broken" => {
-                Err(NotBlocked::NotWritten("disk full".into()))
+            Ban::Token { id, .. } if id == "full" => Err(BanError::TooMany),
+            Ban::Token { id, .. } if id == "broken" => {
+                Err(BanError::NotWritten("disk full".into()))
             }
-            Block::User { user, .. } if user == "dan" => {
-                Err(NotBlocked::NotWritten("disk full".into()))
+            Ban::User { user, .. } if user == "dan" => {
+                Err(BanError::NotWritten("disk full".into()))
             }
             _ => Ok(()),
         }
     }
 
-    fn end_user(&self, user: &str, except: &[Box<str>]) {
+    fn disconnect_user(&self, user: &str, except: &[Box<str>]) {
         self.tell(format!("end {user} except {except:?}"));
     }
 
-    fn trouble(&self, what: &str) {
+    fn log_error(&self, what: &str) {
         self.tell(format!("trouble: {what}"));
     }
 
@@ -123,14 +123,14 @@ fn world_of(options: Options) -> (World, Arc<Strict>) {
 /// The public listener stands behind a proxy on this machine.
 fn behind_a_proxy(world: &mut World) {
     for worker in &mut world.workers {
-        let site = Arc::get_mut(&mut worker.shared_mut().site).expect("the only one");
+        let site = Arc::get_mut(&mut worker.shared_mut().config).expect("the only one");
         let access = &mut site.listeners[usize::from(PUBLIC)].access;
         access.trusted_proxies = vec!["127.0.0.0/8".parse().expect("a network")];
     }
 }
 
-fn turned_away(world: &World, why: TurnedAway) -> u64 {
-    world.stats(0).turned_away[why as usize].read()
+fn turned_away(world: &World, why: AcceptRejection) -> u64 {
+    world.stats(0).accepts_rejected[why as usize].read()
 }
 
 fn handshake_for(client: &str) -> String {
@@ -154,12 +154,12 @@ fn addresses_behind_a_proxy_count_and_are_turned_away_for_their_own_reason() {
     for (client, why, text) in [
         (
             "10.0.0.1",
-            TurnedAway::Connections,
+            AcceptRejection::Connections,
             "too many connections of this address\n",
         ),
         (
             "10.0.0.3",
-            TurnedAway::Rate,
+            AcceptRejection::Rate,
             "too many handshakes of this address\n",
         ),
     ] {
@@ -180,7 +180,7 @@ fn addresses_behind_a_proxy_count_and_are_turned_away_for_their_own_reason() {
     assert_eq!(head.status, 101);
     let reason = "too many connections of this address".to_owned();
     assert_eq!(said(rest), [Said::Close(Some(1013), reason)]);
-    assert_eq!(turned_away(&world, TurnedAway::Connections), 2);
+    assert_eq!(turned_away(&world, AcceptRejection::Connections), 2);
     world.ask(peer, close(Some(1013), ""));
     world.reset(peer);
     let told = process.take();
@@ -232,7 +232,7 @@ fn users_have_as_many_connections_as_they_may() {
     let bytes = world.ask(crowd, handshake("/ws?user=crowd", ""));
     let answer = &responses(&bytes)[0];
     assert_eq!(answer.status, 429, "{}", answer.body);
-    assert_eq!(turned_away(&world, TurnedAway::UserConnections), 1);
+    assert_eq!(turned_away(&world, AcceptRejection::UserConnections), 1);
     assert_eq!(process.take(), ["crowd one of 3"]);
     world.reset(crowd);
     world.reset(anonymous);
@@ -252,7 +252,7 @@ fn short_of_memory_nothing_new_is_begun_for_clients() {
     let said_why = "the server is short of memory: try again later\n";
     assert_eq!((answer.status, answer.body.as_str()), (503, said_why));
     assert_eq!(answer.header("retry-after"), Some("1"));
-    assert_eq!(turned_away(&world, TurnedAway::Memory), 1);
+    assert_eq!(turned_away(&world, AcceptRejection::Memory), 1);
     let back_end = world.connect(0, INTERNAL);
     let push = post("/api/push", r#"{"user":"ann","data":1}"#);
     let bytes = world.ask(back_end, push.as_str());
@@ -264,7 +264,7 @@ fn short_of_memory_nothing_new_is_begun_for_clients() {
     assert!(answer.body.contains("\"code\":106"), "{}", answer.body);
     let stats = world.stats(0);
     let away: Vec<u64> = stats
-        .pushes_turned_away
+        .push_connections_rejected
         .iter()
         .map(|cell| cell.read())
         .collect();
@@ -305,13 +305,13 @@ fn wrong_keys_are_told_and_too_many_end_the_connection() {
     }
     let wrong_keys: Vec<u64> = world
         .stats(0)
-        .wrong_keys
+        .wrong_api_keys
         .iter()
         .map(|cell| cell.read())
         .collect();
     assert_eq!(wrong_keys, [1, 1]);
-    let notes = std::mem::take(&mut world.workers[0].shared_mut().notes);
-    let notes: Vec<&str> = notes.iter().map(|note| note.what.as_str()).collect();
+    let notes = std::mem::take(&mut world.workers[0].shared_mut().log_notes);
+    let notes: Vec<&str> = notes.iter().map(|note| note.text.as_str()).collect();
     let expected = [
         "a call of the API with a wrong key, from 127.0.0.1",
         "a call of the admin page with a wrong key, from 127.0.0.1",
@@ -319,7 +319,7 @@ fn wrong_keys_are_told_and_too_many_end_the_connection() {
     assert_eq!(notes, expected);
     // Others have to wait, in whole seconds, and come again.
     for worker in &mut world.workers {
-        let site = Arc::get_mut(&mut worker.shared_mut().site).expect("the only one");
+        let site = Arc::get_mut(&mut worker.shared_mut().config).expect("the only one");
         let access = &mut site.listeners[usize::from(INTERNAL)].access;
         access.trusted_proxies = vec!["127.0.0.0/8".parse().expect("a network")];
     }

@@ -1,6 +1,6 @@
 //! Clients that send a turn's worth of work at once: each of them gets its share of a turn, and the others theirs.
 
-use veche_frontends::Block;
+use veche_frontends::WaitReason;
 use veche_proto::websocket::{MessageKind, Opcode, Role, deflate};
 
 use crate::world::wire::{control, get, handshake, response, said, statuses, text, texts};
@@ -26,7 +26,7 @@ fn flood(unit: &[u8]) -> Vec<u8> {
 fn open_compressed(world: &mut World) -> Peer {
     let peer = world.connect(0, PUBLIC);
     let mut offer = b"Sec-WebSocket-Extensions: ".to_vec();
-    deflate::write_offer(&mut offer, &deflate::Policy::default());
+    deflate::write_offer(&mut offer, &deflate::DeflatePolicy::default());
     let offer = String::from_utf8(offer).expect("text") + "\r\n";
     let answer = world.ask(peer, handshake("/deflate", &offer));
     assert_eq!(response(&answer, true).0.status, 101);
@@ -37,7 +37,7 @@ fn open_compressed(world: &mut World) -> Peer {
 fn compressed(data: &[u8]) -> Vec<u8> {
     use veche_proto::websocket::{Codecs, Encoder};
     let answer = ["permessage-deflate; server_no_context_takeover; client_no_context_takeover"];
-    let policy = deflate::Policy::default();
+    let policy = deflate::DeflatePolicy::default();
     let agreed = deflate::read_response(answer.into_iter(), Some(&policy)).expect("a valid answer");
     let mut frame = Vec::new();
     Encoder::new(Role::Client, agreed).encode(
@@ -64,7 +64,7 @@ fn turns_of_a_bystander(name: &str, input: &[u8], open: impl Fn(&mut World) -> P
     assert!(
         flooders
             .iter()
-            .any(|flooder| world.blocked(*flooder) == Some(Block::Turn)),
+            .any(|flooder| world.blocked(*flooder) == Some(WaitReason::Turn)),
         "{name} are work for more than a turn"
     );
     world.send(bystander, &text("hello"));
@@ -162,7 +162,7 @@ fn input_that_waits_for_its_turn_is_worked_on_in_order_and_whole() {
         .map(|n| format!("{{\"user\":\"ann\",\"data\":{n}}}\n"))
         .collect();
     world.send(flooder, input.as_bytes());
-    assert_eq!(world.blocked(flooder), Some(Block::Turn));
+    assert_eq!(world.blocked(flooder), Some(WaitReason::Turn));
     // The peer's FIN does not overtake what it sent before.
     world.finish(flooder);
     world.settle();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use veche_proto::websocket::ContextBudget;
+use veche_proto::websocket::DeflateBudget;
 
 use crate::world::wire::{handshake, response};
 use crate::world::{Options, PUBLIC, World};
@@ -13,7 +13,7 @@ const SMALL: &str = "permessage-deflate; client_max_window_bits=12";
 /// "Hello", compressed and masked by zeros; its echo has a context of ours.
 const HELLO: &[u8] = b"\xc1\x87\0\0\0\0\xf2\x48\xcd\xc9\xc9\x07\0";
 
-fn world(budget: &Arc<ContextBudget>) -> World {
+fn world(budget: &Arc<DeflateBudget>) -> World {
     let mut world = World::new(Options::default());
     world.workers[0].shared_mut().set_context_budget(budget);
     world
@@ -21,7 +21,7 @@ fn world(budget: &Arc<ContextBudget>) -> World {
 
 #[test]
 fn a_context_is_agreed_on_while_there_is_room_for_it() {
-    let budget = Arc::new(ContextBudget::new(10_000));
+    let budget = Arc::new(DeflateBudget::new(10_000));
     let mut world = world(&budget);
     let mut open = |offer: &str| {
         let peer = world.connect(0, PUBLIC);
@@ -52,7 +52,7 @@ fn a_context_is_agreed_on_while_there_is_room_for_it() {
 
 #[test]
 fn what_was_sent_is_forgotten_where_nothing_follows() {
-    let budget = Arc::new(ContextBudget::default());
+    let budget = Arc::new(DeflateBudget::default());
     let mut world = world(&budget);
     let peer = world.connect(0, PUBLIC);
     world.ask(peer, handshake("/takeover", OFFER));

@@ -1,6 +1,6 @@
 //! From the upgrade request to the open session.
 
-use veche_frontends::stats::Handshake;
+use veche_frontends::stats::HandshakeOutcome;
 use veche_frontends::upgrade::CHANNELS_MAX;
 
 use crate::world::wire::{Said, get, handshake, response, said, statuses, text, texts};
@@ -60,7 +60,7 @@ fn handshakes_are_judged() {
         let mut world = World::new(Options::default());
         let (got, peer) = upgrade(&mut world, target, headers);
         assert_eq!(got, *status, "{target} {headers}");
-        let opened = world.stats(0).handshakes[Handshake::Opened as usize].read();
+        let opened = world.stats(0).handshakes[HandshakeOutcome::Opened as usize].read();
         assert_eq!(opened, u64::from(*status == 101), "{target}");
         assert_eq!(world.stats(0).sessions.read(), opened, "{target}");
         if *status != 101 && *status != 400 {

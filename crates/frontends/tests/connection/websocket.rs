@@ -133,13 +133,13 @@ fn silence_is_pinged_and_then_given_up() {
     assert!(world.is_open(peer));
     world.advance(30);
     assert!(world.is_closed(peer));
-    assert_eq!(world.stats(0).silent_closed.read(), 1);
+    assert_eq!(world.stats(0).pong_timeouts.read(), 1);
     world.check_empty();
 }
 
 #[test]
 fn a_session_without_messages_is_closed_where_that_is_wanted() {
-    let limits = veche_frontends::Limits {
+    let limits = veche_frontends::ConnectionLimits {
         session_idle_timeout_ms: 60_000,
         ping_interval_ms: 0,
         ..limits()
@@ -206,10 +206,12 @@ fn the_closing_handshake_is_not_put_off_by_chatter() {
 
 #[test]
 fn compressed_echoes_are_read_by_whoever_offered_it() {
-    use veche_proto::websocket::{Codecs, Decoder, Encoder, Event, Limits, Role, deflate};
+    use veche_proto::websocket::{
+        Codecs, Decoder, Encoder, FrameEvent, MessageLimits, Role, deflate,
+    };
     let mut world = World::new(Options::default());
     let peer = world.connect(0, crate::world::PUBLIC);
-    let policy = deflate::Policy::default();
+    let policy = deflate::DeflatePolicy::default();
     let mut offer = b"Sec-WebSocket-Extensions: ".to_vec();
     deflate::write_offer(&mut offer, &policy);
     let offer = String::from_utf8(offer).expect("text") + "\r\n";
@@ -238,13 +240,13 @@ fn compressed_echoes_are_read_by_whoever_offered_it() {
         ));
         let mut answer = world.ask(peer, frame);
         assert!(answer.len() < said.len() / 4);
-        let limits = Limits {
+        let limits = MessageLimits {
             message_bytes_max: 1 << 20,
             fragments_max: 1,
             inflate_ratio_max: 0,
         };
         match decoder.decode(&mut answer, &mut codecs, &limits) {
-            Ok((_, Some(Event::Message { data, .. }))) => assert_eq!(data, said.as_bytes()),
+            Ok((_, Some(FrameEvent::Message { data, .. }))) => assert_eq!(data, said.as_bytes()),
             other => panic!("{other:?}"),
         }
     }

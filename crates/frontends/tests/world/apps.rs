@@ -7,13 +7,14 @@ use std::convert::Infallible;
 use std::rc::Rc;
 
 use veche_frontends::app::{
-    AppAnswer, AppId, Apps, Body, Gone, Outcome, Progress, Request, Response, Verdict,
+    AbandonReason, AppAnswer, AppBody, AppId, AppResponse, Apps, HandlerProgress,
+    HandshakeDecision, MaybeDeferred, RequestView,
 };
-use veche_frontends::hooks::Question;
-use veche_frontends::outbox::Sending;
-use veche_frontends::shared::Renewal;
-use veche_frontends::{Block, NotRenewed, Shared};
-use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_frontends::hooks::HookRequest;
+use veche_frontends::outbox::SendResult;
+use veche_frontends::worker_context::TokenRenewal;
+use veche_frontends::{Context, RenewError, WaitReason};
+use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_proto::http::Status;
 use veche_proto::websocket::MessageKind;
 use veche_worker::AppHost;
@@ -43,7 +44,7 @@ pub enum Told {
     Dialed(Result<u64, String>),
     Message(MessageKind, Vec<u8>),
     /// What came of a flood of messages: how many, and what stopped it.
-    Flooded(usize, Sending),
+    Flooded(usize, SendResult),
     Drained,
     Answered(Ticket),
     Closed(u16, String),
@@ -86,9 +87,9 @@ pub struct Record {
     pub told: Vec<(ConnectionId, Told)>,
     pub turns: u64,
     /// What became of tokens that applications handed in.
-    pub renewed: Vec<Result<Option<u64>, NotRenewed>>,
+    pub renewed: Vec<Result<Option<u64>, RenewError>>,
     /// What sessions asked applications.
-    pub asked: Vec<Question>,
+    pub asked: Vec<HookRequest>,
     standing: BTreeMap<(u32, u32), Standing>,
 }
 
@@ -106,8 +107,8 @@ impl Record {
         }
     }
 
-    fn progress(&mut self, id: ConnectionId, progress: Progress) -> Progress {
-        if progress == Progress::Waits {
+    fn progress(&mut self, id: ConnectionId, progress: HandlerProgress) -> HandlerProgress {
+        if progress == HandlerProgress::Suspended {
             self.standing
                 .insert((id.index, id.generation), Standing::Waiting);
         }
@@ -123,7 +124,7 @@ impl Record {
 /// The applications of one worker.
 pub struct TestApps(pub Rc<RefCell<Record>>);
 
-fn described(request: &Request<'_>) -> String {
+fn described(request: &RequestView<'_>) -> String {
     let mut what = request.head.path.clone().into_owned();
     if let Some(user) = request.user {
         what += &format!(" user={user}");
@@ -134,14 +135,14 @@ fn described(request: &Request<'_>) -> String {
     what
 }
 
-fn response(status: u16, headers: &[(&str, &str)], body: &str) -> Response {
+fn response(status: u16, headers: &[(&str, &str)], body: &str) -> AppResponse {
     let headers = headers.iter();
-    Response {
+    AppResponse {
         status: Status(status),
         headers: headers
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect(),
-        body: Body::Bytes(body.as_bytes().to_vec()),
+        body: AppBody::Bytes(body.as_bytes().to_vec()),
     }
 }
 
@@ -151,8 +152,8 @@ pub fn said(body: &str) -> AppAnswer {
 }
 
 /// What `?verdict=…` names.
-pub fn verdict(name: &str) -> Verdict {
-    let accept = |user: Option<&str>, protocol: Option<&str>| Verdict::Accept {
+pub fn verdict(name: &str) -> HandshakeDecision {
+    let accept = |user: Option<&str>, protocol: Option<&str>| HandshakeDecision::Accept {
         user: user.map(str::to_owned),
         protocol: protocol.map(str::to_owned),
     };
@@ -161,10 +162,10 @@ pub fn verdict(name: &str) -> Verdict {
         "bad-user" => accept(Some("a\nb"), None),
         "protocol" => accept(None, Some("b")),
         "bad-protocol" => accept(None, Some("never offered")),
-        "refuse" => Verdict::Refuse(response(403, &[("X-Why", "full")], "no room\n")),
-        "redirect" => Verdict::Refuse(response(302, &[("Location", "/login")], "")),
-        "bad-header" => Verdict::Refuse(response(403, &[("X-Why", "a\r\nb: c")], "")),
-        "bad-status" => Verdict::Refuse(response(101, &[], "")),
+        "refuse" => HandshakeDecision::Refuse(response(403, &[("X-Why", "full")], "no room\n")),
+        "redirect" => HandshakeDecision::Refuse(response(302, &[("Location", "/login")], "")),
+        "bad-header" => HandshakeDecision::Refuse(response(403, &[("X-Why", "a\r\nb: c")], "")),
+        "bad-status" => HandshakeDecision::Refuse(response(101, &[], "")),
         _ => accept(None, None),
     }
 }
@@ -178,33 +179,33 @@ impl Apps for TestApps {
         &mut self,
         app: AppId,
         id: ConnectionId,
-        request: &Request<'_>,
-        _: &mut Shared,
-    ) -> Outcome<Verdict> {
+        request: &RequestView<'_>,
+        _: &mut Context,
+    ) -> MaybeDeferred<HandshakeDecision> {
         assert_eq!(app, JUDGING);
         let mut record = self.0.borrow_mut();
         record.told.push((id, Told::Handshake(described(request))));
         let wanted = request.head.query("verdict").unwrap_or_default();
         if wanted == "later" {
             record.stand(id, &[None], Some(Standing::Judged));
-            return Outcome::Later;
+            return MaybeDeferred::Deferred;
         }
         let verdict = verdict(&wanted);
-        let accepted = matches!(verdict, Verdict::Accept { .. });
+        let accepted = matches!(verdict, HandshakeDecision::Accept { .. });
         record.stand(id, &[None], accepted.then_some(Standing::Accepted));
-        Outcome::Now(verdict)
+        MaybeDeferred::Ready(verdict)
     }
 
     fn opened(
         &mut self,
         app: AppId,
         id: ConnectionId,
-        request: &Request<'_>,
-        shared: &mut Shared,
-    ) -> Progress {
+        request: &RequestView<'_>,
+        shared: &mut Context,
+    ) -> HandlerProgress {
         assert!(request.body.is_empty() && shared.apps.is_none());
         if app == ECHOING {
-            return Progress::Done;
+            return HandlerProgress::Done;
         }
         let mut record = self.0.borrow_mut();
         record.told.push((id, Told::Opened(described(request))));
@@ -216,13 +217,19 @@ impl Apps for TestApps {
         record.stand(id, &[from], Some(Standing::Open));
         match request.head.query("open").as_deref() {
             Some("say") => {
-                shared.ports.outboxes.send(id, MessageKind::Text, b"hello");
+                shared
+                    .requests
+                    .outboxes
+                    .send(id, MessageKind::Text, b"hello");
             }
-            Some("close") => shared.ports.kicks.push((id, 4001, "not today".to_owned())),
-            Some("wait") => return record.progress(id, Progress::Waits),
+            Some("close") => shared
+                .requests
+                .disconnects
+                .push((id, 4001, "not today".to_owned())),
+            Some("wait") => return record.progress(id, HandlerProgress::Suspended),
             _ => {}
         }
-        Progress::Done
+        HandlerProgress::Done
     }
 
     fn message(
@@ -231,11 +238,11 @@ impl Apps for TestApps {
         id: ConnectionId,
         kind: MessageKind,
         data: &[u8],
-        shared: &mut Shared,
-    ) -> Progress {
+        shared: &mut Context,
+    ) -> HandlerProgress {
         if app == ECHOING {
-            shared.ports.outboxes.send(id, kind, data);
-            return Progress::Done;
+            shared.requests.outboxes.send(id, kind, data);
+            return HandlerProgress::Done;
         }
         let mut record = self.0.borrow_mut();
         record.told.push((id, Told::Message(kind, data.to_vec())));
@@ -244,22 +251,22 @@ impl Apps for TestApps {
             Some(Standing::Open) => {}
             Some(Standing::Waiting | Standing::Ending) => {
                 assert_eq!(
-                    shared.ports.outboxes.send(id, kind, b"too late"),
-                    Sending::Refused,
+                    shared.requests.outboxes.send(id, kind, b"too late"),
+                    SendResult::Refused,
                     "a message while its handler waits"
                 );
                 record.standing.insert(key, Standing::Ending);
-                return Progress::Waits;
+                return HandlerProgress::Suspended;
             }
             other => panic!("a message where it stands at {other:?}"),
         }
         let text = String::from_utf8_lossy(data).into_owned();
         let mut words = text.split(' ');
         match words.next().unwrap_or_default() {
-            "wait" => return record.progress(id, Progress::Waits),
+            "wait" => return record.progress(id, HandlerProgress::Suspended),
             "say" => {
                 shared
-                    .ports
+                    .requests
                     .outboxes
                     .send(id, MessageKind::Text, &data[4..]);
             }
@@ -268,21 +275,22 @@ impl Apps for TestApps {
                     .next()
                     .and_then(|code| code.parse().ok())
                     .unwrap_or(4000);
-                shared
-                    .ports
-                    .kicks
-                    .push((id, code, words.next().unwrap_or_default().to_owned()));
+                shared.requests.disconnects.push((
+                    id,
+                    code,
+                    words.next().unwrap_or_default().to_owned(),
+                ));
             }
             "flood" => {
-                let stop: Sending = match words.next() {
-                    Some("on") => Sending::Refused,
-                    _ => Sending::Full,
+                let stop: SendResult = match words.next() {
+                    Some("on") => SendResult::Refused,
+                    _ => SendResult::Full,
                 };
                 let mut count = 0;
                 let sending = loop {
-                    let sending = shared.ports.outboxes.send(id, kind, &[b'x'; 1000]);
-                    count += usize::from(sending != Sending::Refused);
-                    if sending == stop || sending == Sending::Refused {
+                    let sending = shared.requests.outboxes.send(id, kind, &[b'x'; 1000]);
+                    count += usize::from(sending != SendResult::Refused);
+                    if sending == stop || sending == SendResult::Refused {
                         break sending;
                     }
                 };
@@ -290,10 +298,10 @@ impl Apps for TestApps {
             }
             _ => {}
         }
-        Progress::Done
+        HandlerProgress::Done
     }
 
-    fn drained(&mut self, _: AppId, id: ConnectionId, _: &mut Shared) {
+    fn drained(&mut self, _: AppId, id: ConnectionId, _: &mut Context) {
         let mut record = self.0.borrow_mut();
         record.told.push((id, Told::Drained));
         let standing = record.standing.get(&(id.index, id.generation));
@@ -303,7 +311,14 @@ impl Apps for TestApps {
         );
     }
 
-    fn answered(&mut self, _: AppId, id: ConnectionId, ticket: Ticket, _: Answer, _: &mut Shared) {
+    fn answered(
+        &mut self,
+        _: AppId,
+        id: ConnectionId,
+        ticket: Ticket,
+        _: HubReply,
+        _: &mut Context,
+    ) {
         self.0.borrow_mut().told.push((id, Told::Answered(ticket)));
     }
 
@@ -313,13 +328,13 @@ impl Apps for TestApps {
         id: ConnectionId,
         code: u16,
         reason: &str,
-        shared: &mut Shared,
+        shared: &mut Context,
     ) {
         let sending = shared
-            .ports
+            .requests
             .outboxes
             .send(id, MessageKind::Text, b"too late");
-        assert_eq!(sending, Sending::Refused);
+        assert_eq!(sending, SendResult::Refused);
         if app == ECHOING {
             return;
         }
@@ -335,9 +350,9 @@ impl Apps for TestApps {
         &mut self,
         _: AppId,
         id: ConnectionId,
-        request: &Request<'_>,
-        shared: &mut Shared,
-    ) -> Outcome<Response> {
+        request: &RequestView<'_>,
+        shared: &mut Context,
+    ) -> MaybeDeferred<AppResponse> {
         assert!(shared.apps.is_none());
         let body = String::from_utf8_lossy(request.body);
         let what = format!(
@@ -351,8 +366,8 @@ impl Apps for TestApps {
         let last = request.head.path.rsplit('/').next().unwrap_or_default();
         let later = last == "later";
         record.stand(id, &[None], later.then_some(Standing::Asked));
-        Outcome::Now(match last {
-            "later" => return Outcome::Later,
+        MaybeDeferred::Ready(match last {
+            "later" => return MaybeDeferred::Deferred,
             "204" => response(204, &[("X-A", "b")], "left out"),
             "304" => response(304, &[("ETag", "\"a\"")], "left out"),
             "500" => response(500, &[], "our own"),
@@ -371,7 +386,7 @@ impl Apps for TestApps {
         token: u64,
         id: ConnectionId,
         _: Option<&str>,
-        shared: &mut Shared,
+        shared: &mut Context,
     ) -> Option<()> {
         assert!(shared.apps.is_none());
         if app == ECHOING {
@@ -383,24 +398,24 @@ impl Apps for TestApps {
         (token % 2 == 1).then(|| record.stand(id, &[None], Some(Standing::Open)))
     }
 
-    fn client_failed(&mut self, _: AppId, token: u64, why: &str, shared: &mut Shared) {
+    fn client_failed(&mut self, _: AppId, token: u64, why: &str, shared: &mut Context) {
         assert!(shared.apps.is_none());
         let mut record = self.0.borrow_mut();
         let failed = Told::Dialed(Err(format!("{token}: {why}")));
         record.told.push((NOBODY, failed));
     }
 
-    fn written(&mut self, _: AppId, id: ConnectionId, shared: &mut Shared) {
+    fn written(&mut self, _: AppId, id: ConnectionId, shared: &mut Context) {
         assert!(shared.apps.is_none());
         self.0.borrow_mut().told.push((id, Told::Written));
     }
 
-    fn gone(&mut self, _: AppId, id: ConnectionId, why: Gone, shared: &mut Shared) {
+    fn abandoned(&mut self, _: AppId, id: ConnectionId, why: AbandonReason, shared: &mut Context) {
         assert!(shared.apps.is_none());
         let mut record = self.0.borrow_mut();
         let told = match why {
-            Gone::Left => Told::Gone,
-            Gone::TooLate => Told::TooLate,
+            AbandonReason::Disconnected => Told::Gone,
+            AbandonReason::TimedOut => Told::TooLate,
         };
         record.told.push((id, told));
         // Of an application that judges nothing also where nothing was begun.
@@ -413,7 +428,7 @@ impl Apps for TestApps {
         record.stand(id, &from, None);
     }
 
-    fn turn(&mut self, shared: &mut Shared) {
+    fn turn(&mut self, shared: &mut Context) {
         assert!(shared.apps.is_none());
         self.0.borrow_mut().turns += 1;
     }
@@ -426,15 +441,20 @@ impl Apps for TestApps {
 impl AppHost for TestApps {
     type Message = Infallible;
 
-    fn receive(&mut self, message: Infallible, _: &mut Shared) {
+    fn handle_message(&mut self, message: Infallible, _: &mut Context) {
         match message {}
     }
 
-    fn decide(&mut self, _: AppId, _: u64, question: &Question, _: &mut Shared) {
+    fn decide_hook(&mut self, _: AppId, _: u64, question: &HookRequest, _: &mut Context) {
         self.0.borrow_mut().asked.push(question.clone());
     }
 
-    fn renewed(&mut self, _: &Renewal, result: Result<Option<u64>, NotRenewed>, _: &mut Shared) {
+    fn handle_renewed(
+        &mut self,
+        _: &TokenRenewal,
+        result: Result<Option<u64>, RenewError>,
+        _: &mut Context,
+    ) {
         self.0.borrow_mut().renewed.push(result);
     }
 }
@@ -490,9 +510,9 @@ impl World {
         let (answer, standing) = match record.standing.get(&key) {
             Some(Standing::Judged) => {
                 let verdict = verdict(name);
-                let accepted = matches!(verdict, Verdict::Accept { .. });
+                let accepted = matches!(verdict, HandshakeDecision::Accept { .. });
                 (
-                    AppAnswer::Verdict(verdict),
+                    AppAnswer::Handshake(verdict),
                     accepted.then_some(Standing::Accepted),
                 )
             }
@@ -504,7 +524,7 @@ impl World {
             .standing
             .extend(standing.map(|standing| (key, standing)));
         drop(record);
-        let answers = &mut worker.shared_mut().ports.app_answers;
+        let answers = &mut worker.shared_mut().requests.app_answers;
         answers.push_back((id, answer));
         true
     }
@@ -517,14 +537,14 @@ impl World {
             let key = (id.index, id.generation);
             worker.record.borrow_mut().standing.remove(&key);
         }
-        let answers = &mut worker.shared_mut().ports.app_answers;
+        let answers = &mut worker.shared_mut().requests.app_answers;
         answers.push_back((id, answer));
         self.settle();
     }
 
     /// Whether input of this client waits for an application.
     pub fn waits_for_app(&self, peer: Peer) -> bool {
-        self.blocked(peer) == Some(Block::App)
+        self.blocked(peer) == Some(WaitReason::App)
     }
 
     /// The id that the server knows a client by.

@@ -1,7 +1,7 @@
 //! What applications hand in for sessions.
 
-use veche_frontends::NotRenewed;
-use veche_frontends::shared::Renewal;
+use veche_frontends::RenewError;
+use veche_frontends::worker_context::TokenRenewal;
 
 use super::super::apps::SCRIPTED;
 use super::super::{Peer, World};
@@ -12,11 +12,11 @@ impl World {
         &mut self,
         Peer(peer): Peer,
         token: &str,
-    ) -> Option<Result<Option<u64>, NotRenewed>> {
+    ) -> Option<Result<Option<u64>, RenewError>> {
         let client = &self.clients[peer];
         let (worker, session) = (client.worker, client.id);
         let at = &mut self.workers[worker];
-        at.shared_mut().ports.renewals.push(Renewal {
+        at.shared_mut().requests.renewals.push(TokenRenewal {
             session,
             credential: token.to_owned(),
             app: SCRIPTED,

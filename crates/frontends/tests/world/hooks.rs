@@ -3,31 +3,31 @@
 #[path = "census.rs"]
 mod census;
 
-use veche_frontends::hooks::{Question, Verdict};
-use veche_frontends::identity::Finding;
+use veche_frontends::hooks::{HookDecision, HookRequest};
+use veche_frontends::identity::IdentityResult;
 
 use super::{Peer, World};
 
 impl World {
     /// Takes what sessions of a worker have asked.
-    pub fn questions(&mut self, worker: usize) -> Vec<Question> {
+    pub fn questions(&mut self, worker: usize) -> Vec<HookRequest> {
         let worker = &mut self.workers[worker];
         let mut asked = std::mem::take(&mut worker.asked);
         asked.append(&mut worker.record.borrow_mut().asked);
         // Those of this turn have not left yet.
-        asked.extend(worker.shared_mut().ports.questions.drain(..));
+        asked.extend(worker.shared_mut().requests.hook_requests.drain(..));
         asked
     }
 
     /// Gives a verdict, which is handed over in the next turn.
-    pub fn judge(&mut self, worker: usize, question: &Question, verdict: Verdict) {
-        let ports = &mut self.workers[worker].shared_mut().ports;
+    pub fn judge(&mut self, worker: usize, question: &HookRequest, verdict: HookDecision) {
+        let ports = &mut self.workers[worker].shared_mut().requests;
         let verdict = (question.session, question.id, verdict);
-        ports.verdicts.push_back(verdict);
+        ports.hook_decisions.push_back(verdict);
     }
 
     /// What has been found out of the user behind a connection, or of keys.
-    pub fn found(&mut self, Peer(peer): Peer, finding: Finding) {
+    pub fn found(&mut self, Peer(peer): Peer, finding: IdentityResult) {
         let client = &self.clients[peer];
         let (worker, id) = (client.worker, client.id);
         self.workers[worker].worker.handle_identity(id, finding);

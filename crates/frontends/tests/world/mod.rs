@@ -24,13 +24,14 @@ use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 
-use veche_frontends::hooks::Question;
+use veche_frontends::hooks::HookRequest;
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
-use veche_frontends::{Block, Dial, End, Now, Parting, Shared, Stats};
-use veche_hub::{Answer, ChannelName, ConnectionId, Mail, WorkerId};
-use veche_nodes::{Envelope, NodeId, Numbers};
+use veche_frontends::{Context, DialCommand, Now, ShutdownReason, Stats, TransportEnd, WaitReason};
+use veche_hub::{ChannelName, ConnectionId, HubMessage, HubReply, WorkerId};
+use veche_nodes::{Envelope, NodeId, Sequencer};
 use veche_worker::{
-    Outgoing, Request, TransportCommand, TurnLimits, TurnState, WorkerMessage, Write,
+    ExternalRequest, OutgoingMail, PendingWrite, TransportCommand, TurnLimits, TurnState,
+    WorkerMessage,
 };
 
 use client::{Client, move_front};
@@ -63,18 +64,18 @@ pub struct Worker {
     /// What its applications were told.
     pub record: Rc<RefCell<apps::Record>>,
     /// What its sessions asked the back end.
-    asked: Vec<Question>,
+    asked: Vec<HookRequest>,
     /// The generation that each index was last given with.
     generations: Vec<u32>,
     free: Vec<u32>,
 }
 
 impl Worker {
-    pub fn shared(&self) -> &Shared {
+    pub fn shared(&self) -> &Context {
         self.worker.shared()
     }
 
-    pub fn shared_mut(&mut self) -> &mut Shared {
+    pub fn shared_mut(&mut self) -> &mut Context {
         self.worker.shared_mut()
     }
 }
@@ -138,7 +139,7 @@ impl World {
     }
 
     /// A connection of an application to another server, which the peer then is.
-    pub fn dial(&mut self, worker: usize, dial: Dial) -> Peer {
+    pub fn dial(&mut self, worker: usize, dial: DialCommand) -> Peer {
         let (peer, id) = self.begin(worker);
         let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let at = &mut self.workers[worker].worker;
@@ -247,7 +248,7 @@ impl World {
         self.clients[peer].is_closed
     }
 
-    pub fn blocked(&self, Peer(peer): Peer) -> Option<Block> {
+    pub fn blocked(&self, Peer(peer): Peer) -> Option<WaitReason> {
         let client = &self.clients[peer];
         let connection = self.workers[client.worker].worker.connection(client.id);
         connection?.is_blocked()
@@ -257,7 +258,7 @@ impl World {
     pub fn due_ms(&self, Peer(peer): Peer) -> Option<u64> {
         let client = &self.clients[peer];
         let connection = self.workers[client.worker].worker.connection(client.id)?;
-        let limit_ms = self.workers[0].shared().site.limits.write_timeout_ms;
+        let limit_ms = self.workers[0].shared().config.limits.write_timeout_ms;
         let stalled_ms = client
             .stalled_since_ms
             .map_or(u64::MAX, |since| since + limit_ms);
@@ -332,7 +333,7 @@ impl World {
     /// The server goes away.
     pub fn drain(&mut self) {
         for worker in &mut self.workers {
-            worker.worker.handle_drain(0, Parting::Stopping);
+            worker.worker.handle_drain(0, ShutdownReason::Stopping);
         }
         self.settle();
     }
@@ -352,10 +353,10 @@ impl World {
         self.workers[me].worker.finish_turn();
         while let Some(request) = self.workers[me].worker.poll_request() {
             match request {
-                Request::Hook(question) => self.workers[me].asked.push(question),
-                Request::AppsStopped => self.workers[me].worker.handle_apps_stopped(),
-                Request::ClientsGone => self.workers[me].worker.handle_clients_gone(),
-                Request::ServicesEnded => self.workers[me].worker.handle_services_ended(),
+                ExternalRequest::Hook(question) => self.workers[me].asked.push(question),
+                ExternalRequest::AppsStopped => self.workers[me].worker.handle_apps_stopped(),
+                ExternalRequest::ClientsGone => self.workers[me].worker.handle_clients_gone(),
+                ExternalRequest::ServicesEnded => self.workers[me].worker.handle_services_ended(),
             }
         }
         self.command_transports(me);
@@ -415,13 +416,13 @@ impl World {
 
     fn flush(&mut self, me: usize) -> bool {
         let mut moved = false;
-        while let Some(Write { id, bytes, end }) = self.workers[me].worker.poll_write() {
+        while let Some(PendingWrite { id, bytes, end }) = self.workers[me].worker.poll_write() {
             moved = true;
             let worker = &mut self.workers[me].worker;
             let Some(&mut peer) = worker.transport_mut(id) else {
                 continue;
             };
-            if end == End::Abort {
+            if end == TransportEnd::Abort {
                 self.close(peer);
                 continue;
             }
@@ -442,7 +443,7 @@ impl World {
                     unsent => worker.handle_stalled(id, unsent),
                 }
             }
-            if end == End::Shutdown {
+            if end == TransportEnd::Shutdown {
                 client.is_shut_down = true;
                 worker.handle_shut_down(id, client.unsent.len());
             }
@@ -464,7 +465,7 @@ impl World {
             self.lanes[to * workers + me].1 -= finished;
             moved |= finished > 0;
         }
-        while let Some(Outgoing { to, message }) = self.workers[me].worker.poll_message() {
+        while let Some(OutgoingMail { to, message }) = self.workers[me].worker.poll_message() {
             if self.is_engine_down && self.answer_failed(me, to, &message) {
                 moved = true;
                 continue;
@@ -484,23 +485,25 @@ impl World {
             return false;
         };
         let answer = match mail {
-            Mail::Publish { reply, .. } => reply.map(|(session, ticket)| Mail::Answer {
-                session,
-                ticket,
-                answer: Answer::Failed,
-            }),
-            Mail::Subscribe {
+            HubMessage::Publish { reply, .. } => {
+                reply.map(|(session, ticket)| HubMessage::Answer {
+                    session,
+                    ticket,
+                    answer: HubReply::Failed,
+                })
+            }
+            HubMessage::Subscribe {
                 session,
                 ticket,
                 registration,
                 ..
-            } => Some(Mail::Refused {
+            } => Some(HubMessage::Refused {
                 session: *session,
                 ticket: *ticket,
                 registration: *registration,
             }),
             // Taken back, as the home has asked for.
-            Mail::Unsubscribe {
+            HubMessage::Unsubscribe {
                 registration: Some(_),
                 ..
             } => None,
@@ -517,7 +520,7 @@ impl World {
         let (home, workers) = (self.home_of(channel), self.workers.len());
         for to in 0..workers {
             let channel = channel.into();
-            let message = WorkerMessage::Hub(Mail::Lost { channel });
+            let message = WorkerMessage::Hub(HubMessage::Lost { channel });
             self.lanes[home * workers + to].0.push_back(message);
         }
         self.settle();
@@ -532,7 +535,7 @@ impl World {
         {
             let queued = self.workers[me]
                 .shared()
-                .ports
+                .requests
                 .outboxes
                 .of(client.id)
                 .queued();
@@ -549,11 +552,11 @@ impl World {
         for worker in &self.workers {
             let shared = worker.shared();
             assert_eq!(worker.worker.connections(), 0, "connections");
-            assert_eq!(shared.hub.counts(), veche_hub::Counts::default());
+            assert_eq!(shared.hub.gauges(), veche_hub::HubGauges::default());
             assert_eq!(shared.stats.sessions.read(), 0, "sessions");
             assert_eq!(shared.stats.connections.read(), 0, "counted connections");
             worker.record.borrow().check_empty();
-            assert!(shared.ports.answers.is_empty() && shared.ports.kicks.is_empty());
+            assert!(shared.requests.answers.is_empty() && shared.requests.disconnects.is_empty());
         }
         assert!(
             self.lanes
@@ -644,7 +647,7 @@ fn carried(
     match message.into_node_message(from, to) {
         Err(message) => message,
         Ok(message) => {
-            let bytes = Numbers::new(NodeId(1)).envelope(message, 0).encode();
+            let bytes = Sequencer::new(NodeId(1)).wrap(message, 0).encode();
             let bytes = bytes.expect("a message that can be encoded");
             let envelope = Envelope::decode(&bytes).expect("a message that can be decoded");
             WorkerMessage::from_node_message(envelope.message).expect("a message for a worker")

@@ -5,29 +5,32 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use veche_frontends::access::{Access, Networks};
-use veche_frontends::admin::Look;
-use veche_frontends::hooks::{BackEndId, Decider, Deciders, Kind, Kinds};
-use veche_frontends::identity::token::{Anonymous, Keychain, Place, Tokens, Verifier};
-use veche_frontends::identity::{Desk, Identity};
-use veche_frontends::origin::Rule;
-use veche_frontends::outbox::Keeping;
-use veche_frontends::pace::{OverPace, Pacing};
-use veche_frontends::publishing::Publishing;
+use veche_frontends::access::{ListenerAccess, NetworkRules};
+use veche_frontends::admin::AdminView;
+use veche_frontends::hooks::{BackEndId, HookKind, HookKinds, HookTarget, HookTargets};
+use veche_frontends::identity::token::{
+    Anonymous, KeyProvider, TokenAuth, TokenSource, TokenVerifier,
+};
+use veche_frontends::identity::{CompletionSink, Identity};
+use veche_frontends::origin::OriginCheck;
+use veche_frontends::outbox::DropPolicy;
+use veche_frontends::publish_limiter::PublishLimiter;
 use veche_frontends::rate::Rate;
+use veche_frontends::rate_limiter::{OverLimit, RateLimits};
 use veche_frontends::registry;
-use veche_frontends::route::{Handler, Headers, Route, Router};
+use veche_frontends::route::{Route, RouteHandler, RouteHeaders, Router};
 use veche_frontends::static_files::{
-    Content, Description, Encoding, File, Files, OpenError, Opened, ReadAt,
+    ContentCoding, File, FileContent, FileMetadata, Files, OpenError, OpenResult, ReadAt,
 };
 use veche_frontends::{
-    ApiKey, AppId, Limits, Listener, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
+    ApiKey, AppId, ConnectionLimits, Context, FrontendConfig, FrontendListener, HubMailer,
+    ListenerRole, Outboxes, Process, Requests, Stats,
 };
 use veche_hub::{
-    ConnectionId, Differences, History, Hub, Namespace, Namespaces, Pattern,
-    Publishing as Publishes, Recovery, Subscribing, Told, Wildcards, WorkerId,
+    ConnectionId, DeltaMode, EventLevel, HistoryOptions, Hub, NamespaceOptions, Namespaces,
+    PathPattern, PublishAccess as Publishes, RecoveryMode, SubscribeAccess, Wildcards, WorkerId,
 };
-use veche_jwt::{Keys, Rules};
+use veche_jwt::{ClaimRules, Keys};
 use veche_proto::websocket::{self, deflate};
 
 use super::apps;
@@ -53,7 +56,7 @@ pub struct Options {
     pub api_keys: Vec<&'static str>,
     pub accepts_unknown_fields: bool,
     pub publish_rate: Option<Rate>,
-    pub limits: Limits,
+    pub limits: ConnectionLimits,
     pub hub: veche_hub::Options,
     pub seed: u64,
 }
@@ -76,10 +79,10 @@ impl Default for Options {
 }
 
 /// The default limits, with small bodies and lines.
-pub fn limits() -> Limits {
-    let mut limits = Limits {
+pub fn limits() -> ConnectionLimits {
+    let mut limits = ConnectionLimits {
         line_bytes_max: 4096,
-        ..Limits::default()
+        ..ConnectionLimits::default()
     };
     limits.http.body_bytes_max = 100_000;
     limits
@@ -87,12 +90,12 @@ pub fn limits() -> Limits {
 
 impl Options {
     /// What the connections of one worker share.
-    pub fn shared(&self, me: WorkerId) -> Shared {
-        Shared::new(
+    pub fn shared(&self, me: WorkerId) -> Context {
+        Context::new(
             Hub::new(me, self.workers, self.seed, self.hub_of(me)),
-            Ports::new(
+            Requests::new(
                 Outboxes::new(self.outbox_bytes).with_random(counting),
-                Post::new(self.workers, self.credits),
+                HubMailer::new(self.workers, self.credits),
             ),
             Arc::new(self.site()),
             Arc::new(Stats::default()),
@@ -109,7 +112,7 @@ impl Options {
         }
     }
 
-    fn site(&self) -> Site {
+    fn site(&self) -> FrontendConfig {
         let public = [
             Route {
                 identity: Identity::Query("user".into()),
@@ -137,20 +140,20 @@ impl Options {
             Route {
                 identity: Identity::Query("user".into()),
                 channels: vec!["*".into()],
-                keeping: Some(Keeping::Newest),
+                drop_policy: Some(DropPolicy::KeepNewest),
                 ..push("/newest")
             },
             Route {
                 channels: vec!["*".into()],
-                keeping: Some(Keeping::Latest),
+                drop_policy: Some(DropPolicy::KeepLatestPerChannel),
                 ..push("/latest")
             },
             Route {
                 channels: vec!["*".into()],
-                keeping: Some(Keeping::Newest),
-                compression: Some(deflate::Policy {
+                drop_policy: Some(DropPolicy::KeepNewest),
+                compression: Some(deflate::DeflatePolicy {
                     takeover: true,
-                    ..deflate::Policy::default()
+                    ..deflate::DeflatePolicy::default()
                 }),
                 ..push("/newest-deflate")
             },
@@ -166,9 +169,9 @@ impl Options {
             },
             Route {
                 identity: Identity::Query("user".into()),
-                compression: Some(deflate::Policy {
+                compression: Some(deflate::DeflatePolicy {
                     takeover: true,
-                    ..deflate::Policy::default()
+                    ..deflate::DeflatePolicy::default()
                 }),
                 ..route("/centrifuge/named", protocol("centrifuge"))
             },
@@ -185,50 +188,50 @@ impl Options {
                 ..route("/centrifuge/anonymous", protocol("centrifuge"))
             },
             Route {
-                deciders: Some(Arc::new(deciders(&[Kind::Message]))),
+                hook_targets: Some(Arc::new(deciders(&[HookKind::Message]))),
                 ..route("/centrifuge/asked/*", protocol("centrifuge"))
             },
             Route {
-                deciders: Some(Arc::new(deciders(&[Kind::Disconnect]))),
+                hook_targets: Some(Arc::new(deciders(&[HookKind::Disconnect]))),
                 ..route("/centrifuge/asked-gone", protocol("centrifuge"))
             },
             Route {
                 identity: Identity::Query("user".into()),
-                deciders: Some(Arc::new(deciders(&[Kind::Message]))),
+                hook_targets: Some(Arc::new(deciders(&[HookKind::Message]))),
                 ..route("/centrifuge/asked-named", protocol("centrifuge"))
             },
             Route {
                 identity: Identity::Token(tokens(Anonymous::None)),
-                deciders: Some(Arc::new(deciders(&[Kind::Message]))),
+                hook_targets: Some(Arc::new(deciders(&[HookKind::Message]))),
                 ..route("/centrifuge/asked-jwt", protocol("centrifuge"))
             },
             Route {
-                compression: Some(deflate::Policy {
+                compression: Some(deflate::DeflatePolicy {
                     takeover: true,
-                    ..deflate::Policy::default()
+                    ..deflate::DeflatePolicy::default()
                 }),
                 identity: Identity::Query("user".into()),
                 ..route("/centrifuge/deflate", protocol("centrifuge"))
             },
-            paced("/paced/delay/*", protocol("centrifuge"), OverPace::Delay),
-            paced("/paced/drop/*", protocol("centrifuge"), OverPace::Drop),
-            paced("/paced/close/*", protocol("centrifuge"), OverPace::Close),
+            paced("/paced/delay/*", protocol("centrifuge"), OverLimit::Delay),
+            paced("/paced/drop/*", protocol("centrifuge"), OverLimit::Drop),
+            paced("/paced/close/*", protocol("centrifuge"), OverLimit::Close),
             route("/echo", protocol("echo")),
             Route {
-                compression: Some(deflate::Policy::default()),
+                compression: Some(deflate::DeflatePolicy::default()),
                 ..route("/deflate", protocol("echo"))
             },
             Route {
-                compression: Some(deflate::Policy {
+                compression: Some(deflate::DeflatePolicy {
                     takeover: true,
                     client_window_bits: deflate::KEPT_WINDOW_BITS_MAX,
-                    ..deflate::Policy::default()
+                    ..deflate::DeflatePolicy::default()
                 }),
                 ..route("/takeover", protocol("echo"))
             },
             Route {
                 methods: vec!["GET".into()],
-                ..route("/get", Handler::Health)
+                ..route("/get", RouteHandler::Health)
             },
             app("/app/*", apps::SCRIPTED),
             app("/timed/*", apps::SCRIPTED),
@@ -249,12 +252,12 @@ impl Options {
                 ..app("/judged-user", apps::JUDGING)
             },
             Route {
-                compression: Some(deflate::Policy::default()),
+                compression: Some(deflate::DeflatePolicy::default()),
                 ..app("/app-deflate", apps::SCRIPTED)
             },
             route(
                 "/files",
-                Handler::Static {
+                RouteHandler::Static {
                     root: PathBuf::from("root"),
                     variants: Vec::new(),
                 },
@@ -263,20 +266,20 @@ impl Options {
                 headers: headers(&[("Cache-Control", "max-age=60"), ("X-Frame-Options", "DENY")]),
                 ..route(
                     "/packed",
-                    Handler::Static {
+                    RouteHandler::Static {
                         root: PathBuf::from("root"),
-                        variants: Encoding::ALL.to_vec(),
+                        variants: ContentCoding::ALL.to_vec(),
                     },
                 )
             },
             Route {
-                networks: Networks {
+                networks: NetworkRules {
                     deny: vec!["0.0.0.0/0".parse().expect("a network")],
-                    ..Networks::default()
+                    ..NetworkRules::default()
                 },
                 ..route(
                     "/files/private",
-                    Handler::Static {
+                    RouteHandler::Static {
                         root: PathBuf::from("root/private"),
                         variants: Vec::new(),
                     },
@@ -284,11 +287,11 @@ impl Options {
             },
         ];
         let internal = [
-            route("/api/*", Handler::Api),
-            paced("/paced-api/*", Handler::Api, OverPace::Close),
-            route("/admin/*", Handler::Admin),
-            route("/health", Handler::Health),
-            route("/metrics", Handler::Metrics),
+            route("/api/*", RouteHandler::Api),
+            paced("/paced-api/*", RouteHandler::Api, OverLimit::Close),
+            route("/admin/*", RouteHandler::Admin),
+            route("/health", RouteHandler::Health),
+            route("/metrics", RouteHandler::Metrics),
         ];
         let count = public.len() as u16;
         let routes: Vec<Arc<Route>> = public.into_iter().chain(internal).map(Arc::new).collect();
@@ -296,32 +299,32 @@ impl Options {
             Router::new(range.map(|index| (index, &*routes[index as usize])))
         };
         let listeners = vec![
-            Listener {
-                role: Role::Public,
+            FrontendListener {
+                role: ListenerRole::Public,
                 is_tls: false,
-                access: Access::default(),
+                access: ListenerAccess::default(),
                 router: router(0..count),
             },
-            Listener {
-                role: Role::Internal,
+            FrontendListener {
+                role: ListenerRole::Internal,
                 is_tls: false,
-                access: Access::default(),
+                access: ListenerAccess::default(),
                 router: router(count..routes.len() as u16),
             },
-            Listener {
-                role: Role::Push,
+            FrontendListener {
+                role: ListenerRole::Push,
                 is_tls: false,
-                access: Access::default(),
+                access: ListenerAccess::default(),
                 router: Router::default(),
             },
         ];
         let api_keys: Vec<_> = self.api_keys.iter().map(|key| ApiKey::new(key)).collect();
-        Site {
+        FrontendConfig {
             listeners,
             routes,
             limits: self.limits.clone(),
             accepts_unknown_fields: self.accepts_unknown_fields,
-            publishing: Publishing::new(self.publish_rate, api_keys.len()),
+            publish_rate: PublishLimiter::new(self.publish_rate, api_keys.len()),
             api_keys,
             admin_keys: vec![ApiKey::new(ADMIN_KEY)],
             namespaces: Arc::new(namespaces()),
@@ -335,97 +338,97 @@ impl Options {
 fn namespaces() -> Namespaces {
     let mut namespaces = Namespaces::with_wildcards(Wildcards::new(["wide"]));
     for (name, size, recovery) in [
-        ("chat", 3, Recovery::Missed),
-        ("price", 4, Recovery::Latest),
-        ("long", 500, Recovery::Missed),
+        ("chat", 3, RecoveryMode::Missed),
+        ("price", 4, RecoveryMode::Latest),
+        ("long", 500, RecoveryMode::Missed),
     ] {
-        let history = Some(History {
+        let history = Some(HistoryOptions {
             size,
             ttl_ms: 60_000,
             position_ttl_ms: 120_000,
             recovery,
             budget: veche_hub::Budget::COMMON,
         });
-        let access = veche_hub::Access {
-            subscribe: Subscribing::Client,
+        let access = veche_hub::ChannelAccess {
+            subscribe: SubscribeAccess::Client,
             publish: Publishes::Subscriber,
             ..Default::default()
         };
         namespaces.insert(
             name,
-            Namespace {
+            NamespaceOptions {
                 history,
                 access,
                 presence: name != "price",
                 join_leave: name == "chat",
                 force_push_join_leave: false,
                 leave_delay_ms: 5_000,
-                told: Told::Nothing,
-                slow_miss: false,
-                differences: match name {
-                    "chat" => Differences::Asked,
-                    _ => Differences::Always,
+                event_level: EventLevel::Off,
+                drop_when_slow: false,
+                delta_mode: match name {
+                    "chat" => DeltaMode::OnRequest,
+                    _ => DeltaMode::Always,
                 },
                 tags_filter: true,
             },
         );
     }
     for (name, subscribe, publish) in [
-        ("open", Subscribing::Client, Publishes::Client),
-        ("token", Subscribing::Token, Publishes::Nobody),
-        ("asked", Subscribing::Hook, Publishes::Hook),
+        ("open", SubscribeAccess::Client, Publishes::Client),
+        ("token", SubscribeAccess::Token, Publishes::Disabled),
+        ("asked", SubscribeAccess::Hook, Publishes::Hook),
     ] {
-        let access = veche_hub::Access {
+        let access = veche_hub::ChannelAccess {
             subscribe,
             publish,
             ..Default::default()
         };
         namespaces.insert(
             name,
-            Namespace {
+            NamespaceOptions {
                 access,
-                ..Namespace::default()
+                ..NamespaceOptions::default()
             },
         );
     }
-    let told = Namespace {
-        access: veche_hub::Access {
-            subscribe: Subscribing::Client,
-            publish: Publishes::Nobody,
+    let told = NamespaceOptions {
+        access: veche_hub::ChannelAccess {
+            subscribe: SubscribeAccess::Client,
+            publish: Publishes::Disabled,
             ..Default::default()
         },
         join_leave: true,
         force_push_join_leave: true,
-        ..Namespace::default()
+        ..NamespaceOptions::default()
     };
     namespaces.insert("told", told);
-    let everything = Namespace {
-        access: veche_hub::Access {
-            subscribe: Subscribing::Client,
+    let everything = NamespaceOptions {
+        access: veche_hub::ChannelAccess {
+            subscribe: SubscribeAccess::Client,
             publish: Publishes::Client,
             ..Default::default()
         },
-        ..Namespace::default()
+        ..NamespaceOptions::default()
     };
     namespaces.insert("wide", everything);
     namespaces.insert("$wide", everything);
     for pattern in ["/users/:user/:thing", "/rooms/:room"] {
-        let pattern = Pattern::new(pattern).expect("a pattern");
+        let pattern = PathPattern::new(pattern).expect("a pattern");
         namespaces.insert_pattern(pattern, everything);
     }
     namespaces
 }
 
 /// Everything is decided by somebody else.
-fn deciders(of_app: &[Kind]) -> Deciders {
-    let mut deciders = Deciders::default();
-    for kind in Kind::OF_BACK_ENDS {
-        deciders.set(kind, Decider::BackEnd(BackEndId::default()));
+fn deciders(of_app: &[HookKind]) -> HookTargets {
+    let mut deciders = HookTargets::default();
+    for kind in HookKind::BACKEND_KINDS {
+        deciders.set(kind, HookTarget::BackEnd(BackEndId::default()));
     }
     deciders.headers = vec!["cookie".into(), "x-custom".into()];
     deciders.emulated = vec!["x-custom".into()];
     // The application of the tests has no part in it but for what back ends are not asked about.
-    let kinds = Arc::new(Kinds::default());
+    let kinds = Arc::new(HookKinds::default());
     kinds.set(of_app.iter().copied());
     deciders.set_app(apps::SCRIPTED, 0, kinds);
     deciders
@@ -438,25 +441,25 @@ pub const SECRET: &[u8] = b"a secret that is long enough for it";
 #[derive(Debug)]
 struct Known(Arc<Keys>);
 
-impl Keychain for Known {
+impl KeyProvider for Known {
     fn keys(&self) -> Option<Arc<Keys>> {
         Some(Arc::clone(&self.0))
     }
 
-    fn look_for_more(&self, _: ConnectionId, _: &Arc<dyn Desk>, _: Option<&Arc<Keys>>) -> bool {
+    fn fetch(&self, _: ConnectionId, _: &Arc<dyn CompletionSink>, _: Option<&Arc<Keys>>) -> bool {
         false
     }
 }
 
-fn tokens(anonymous: Anonymous) -> Arc<Tokens> {
+fn tokens(anonymous: Anonymous) -> Arc<TokenAuth> {
     let keys = Keys::secret(SECRET).expect("long enough");
-    let rules = Rules {
+    let rules = ClaimRules {
         leeway_s: 0,
-        ..Rules::default()
+        ..ClaimRules::default()
     };
-    Arc::new(Tokens {
-        places: vec![Place::Query("token".into())],
-        connections: Verifier {
+    Arc::new(TokenAuth {
+        sources: vec![TokenSource::Query("token".into())],
+        connections: TokenVerifier {
             rules,
             keys: Arc::new(Known(Arc::new(keys))),
         },
@@ -466,12 +469,12 @@ fn tokens(anonymous: Anonymous) -> Arc<Tokens> {
 }
 
 /// Two messages in eight seconds.
-fn paced(path: &str, handler: Handler, over: OverPace) -> Route {
+fn paced(path: &str, handler: RouteHandler, over: OverLimit) -> Route {
     Route {
-        pacing: Some(Pacing {
+        rate_limits: Some(RateLimits {
             messages: Some(Rate::new(2, 8_000)),
             bytes: None,
-            over,
+            over_limit: over,
         }),
         ..route(path, handler)
     }
@@ -491,18 +494,18 @@ fn app(path: &str, app: AppId) -> Route {
     } else {
         0
     };
-    let handler = Handler::Lua {
+    let handler = RouteHandler::Lua {
         app,
         request_timeout_ms,
     };
     route(path, handler)
 }
 
-fn protocol(name: &str) -> Handler {
+fn protocol(name: &str) -> RouteHandler {
     registry::handler(name).expect("a registered protocol")
 }
 
-fn route(path: &str, handler: Handler) -> Route {
+fn route(path: &str, handler: RouteHandler) -> Route {
     Route {
         path: path.to_owned(),
         methods: Vec::new(),
@@ -510,26 +513,28 @@ fn route(path: &str, handler: Handler) -> Route {
         headers: None,
         identity: Identity::None,
         channels: Vec::new(),
-        networks: Networks::default(),
-        origins: vec![Rule::SameHost],
+        networks: NetworkRules::default(),
+        origins: vec![OriginCheck::SameHost],
         compression: None,
-        message_limits: websocket::Limits {
+        message_limits: websocket::MessageLimits {
             message_bytes_max: 64 << 10,
             fragments_max: 64,
             inflate_ratio_max: 0,
         },
-        pacing: None,
-        keeping: None,
+        rate_limits: None,
+        drop_policy: None,
         has_positions: false,
-        deciders: None,
+        hook_targets: None,
     }
 }
 
-fn headers(headers: &[(&str, &str)]) -> Option<Arc<Headers>> {
+fn headers(headers: &[(&str, &str)]) -> Option<Arc<RouteHeaders>> {
     let owned = headers
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    Some(Arc::new(Headers::new(owned).expect("a route can add them")))
+    Some(Arc::new(
+        RouteHeaders::new(owned).expect("a route can add them"),
+    ))
 }
 
 struct Quiet;
@@ -543,7 +548,7 @@ impl Process for Quiet {
         "metric 1\n# EOF\n".to_owned()
     }
 
-    fn trouble(&self, what: &str) {
+    fn log_error(&self, what: &str) {
         panic!("{what}");
     }
 
@@ -551,7 +556,7 @@ impl Process for Quiet {
         r#"[{"name":"here"}]"#.to_owned()
     }
 
-    fn look(&self, look: Look) -> String {
+    fn admin_view(&self, look: AdminView) -> String {
         format!(r#"{{"look":"{look:?}"}}"#)
     }
 }
@@ -560,16 +565,16 @@ impl Process for Quiet {
 struct TwoFiles;
 
 impl Files for TwoFiles {
-    fn open(&mut self, _: &Path, relative: &str, _: u64) -> Result<Opened, OpenError> {
+    fn open(&mut self, _: &Path, relative: &str, _: u64) -> Result<OpenResult, OpenError> {
         let (length, content) = match relative {
-            "hello.txt" => (6, Content::Whole(Bytes::from_static(b"hello\n"))),
-            "private/secret.txt" => (6, Content::Whole(Bytes::from_static(b"secret"))),
-            "large.bin" => (LARGE_BYTES, Content::Stored(Arc::new(Large))),
+            "hello.txt" => (6, FileContent::InMemory(Bytes::from_static(b"hello\n"))),
+            "private/secret.txt" => (6, FileContent::InMemory(Bytes::from_static(b"secret"))),
+            "large.bin" => (LARGE_BYTES, FileContent::OnDisk(Arc::new(Large))),
             _ => return Err(OpenError::NotFound),
         };
-        let description = Arc::new(Description::of_file(relative, length, 1_700_000_000, 0));
-        Ok(Opened::File(File {
-            description,
+        let description = Arc::new(FileMetadata::of_file(relative, length, 1_700_000_000, 0));
+        Ok(OpenResult::File(File {
+            metadata: description,
             content,
         }))
     }
@@ -579,16 +584,16 @@ impl Files for TwoFiles {
         &mut self,
         _: &Path,
         relative: &str,
-        encoding: Encoding,
+        encoding: ContentCoding,
         _: u64,
     ) -> Result<Option<File>, OpenError> {
-        if (relative, encoding) != ("hello.txt", Encoding::Gzip) {
+        if (relative, encoding) != ("hello.txt", ContentCoding::Gzip) {
             return Ok(None);
         }
-        let description = Description::of_file(relative, 4, 1_700_000_000, 0).encoded(encoding);
+        let description = FileMetadata::of_file(relative, 4, 1_700_000_000, 0).encoded(encoding);
         Ok(Some(File {
-            description: Arc::new(description),
-            content: Content::Whole(Bytes::from_static(b"<gz>")),
+            metadata: Arc::new(description),
+            content: FileContent::InMemory(Bytes::from_static(b"<gz>")),
         }))
     }
 }

@@ -1,6 +1,8 @@
 //! The client's side of the wire: what to send, and what the bytes that came back say.
 
-use veche_proto::websocket::{self, Codecs, Decoder, Event, Limits, MessageKind, Opcode, Role};
+use veche_proto::websocket::{
+    self, Codecs, Decoder, FrameEvent, MessageKind, MessageLimits, Opcode, Role,
+};
 
 use super::{PUBLIC, Peer, World};
 
@@ -115,7 +117,7 @@ pub enum Said {
 /// Every message and control frame that there is; whole ones only.
 pub fn said(bytes: &[u8]) -> Vec<Said> {
     let (mut decoder, mut codecs) = (Decoder::new(Role::Client, None), Codecs::default());
-    let limits = Limits {
+    let limits = MessageLimits {
         message_bytes_max: 1 << 24,
         fragments_max: 1000,
         inflate_ratio_max: 0,
@@ -130,17 +132,17 @@ pub fn said(bytes: &[u8]) -> Vec<Said> {
             .expect("frames as a server may send them");
         let is_end = taken == length;
         let event = event.map(|event| match event {
-            Event::Message {
+            FrameEvent::Message {
                 kind: MessageKind::Text,
                 data,
             } => Said::Text(String::from_utf8(data.to_vec()).expect("UTF-8")),
-            Event::Message {
+            FrameEvent::Message {
                 kind: MessageKind::Binary,
                 data,
             } => Said::Binary(data.to_vec()),
-            Event::Ping(_) => Said::Ping,
-            Event::Pong(data) => Said::Pong(data.to_vec()),
-            Event::Close { code, reason } => Said::Close(code, reason.to_owned()),
+            FrameEvent::Ping(_) => Said::Ping,
+            FrameEvent::Pong(data) => Said::Pong(data.to_vec()),
+            FrameEvent::Close { code, reason } => Said::Close(code, reason.to_owned()),
         });
         assert!(event.is_some() || !is_end, "a message that is not whole");
         said.extend(event);

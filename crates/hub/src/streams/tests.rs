@@ -3,14 +3,14 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::stream::FRESH_MS;
-use crate::{ClientInfo, PayloadKind, Recovery};
+use crate::stream::UNUSED_TTL_MS;
+use crate::{ClientInfo, PayloadKind, RecoveryMode};
 
-const HISTORY: History = History {
+const HISTORY: HistoryOptions = HistoryOptions {
     size: 10,
     ttl_ms: 1_000,
     position_ttl_ms: 10_000,
-    recovery: Recovery::Missed,
+    recovery: RecoveryMode::Missed,
     budget: crate::Budget::COMMON,
 };
 
@@ -34,11 +34,11 @@ fn publish_as(streams: &mut Streams, index: u32, user: &str, bytes: usize) {
         conn_info: None,
         chan_info: None,
     };
-    let info = Info {
+    let info = PublicationInfo {
         client: Some(Arc::new(client)),
-        ..Info::default()
+        ..PublicationInfo::default()
     };
-    let history = History {
+    let history = HistoryOptions {
         size: u32::MAX,
         ..HISTORY
     };
@@ -46,7 +46,7 @@ fn publish_as(streams: &mut Streams, index: u32, user: &str, bytes: usize) {
 }
 
 fn three() -> Streams {
-    let mut streams = Streams::new(Epochs::new(1));
+    let mut streams = Streams::new(EpochGenerator::new(1));
     for channel in 0..3 {
         assert_eq!(streams.open(channel, 8, 0), channel);
         publish(&mut streams, channel, 0);
@@ -109,8 +109,8 @@ fn eviction_stops_at_the_byte() {
 }
 
 #[test]
-fn a_publisher_gives_before_those_who_take_less() {
-    let mut streams = Streams::new(Epochs::new(1));
+fn the_heaviest_publisher_is_evicted_first() {
+    let mut streams = Streams::new(EpochGenerator::new(1));
     for channel in 0..100 {
         streams.open(channel, 8, 0);
     }
@@ -139,7 +139,7 @@ fn a_publisher_gives_before_those_who_take_less() {
 
 #[test]
 fn the_back_end_gives_when_it_takes_sixteen_times_as_much_as_a_user() {
-    let mut streams = Streams::new(Epochs::new(1));
+    let mut streams = Streams::new(EpochGenerator::new(1));
     for channel in 0..110 {
         streams.open(channel, 8, 0);
     }
@@ -163,12 +163,12 @@ fn the_back_end_gives_when_it_takes_sixteen_times_as_much_as_a_user() {
 }
 
 #[test]
-fn a_stream_is_of_whoever_has_most_bytes_in_it() {
-    let mut streams = Streams::new(Epochs::new(1));
+fn a_stream_counts_to_its_main_publisher() {
+    let mut streams = Streams::new(EpochGenerator::new(1));
     streams.open(0, 8, 0);
-    let owner = |streams: &Streams| streams.place(0).owner;
-    let is_of = |streams: &Streams, user| streams.accounts.is_of(owner(streams), user);
-    assert_eq!(owner(&streams), NOTHING);
+    let owner = |streams: &Streams| streams.slot(0).owner;
+    let is_of = |streams: &Streams, user| streams.accounts.belongs_to(owner(streams), user);
+    assert_eq!(owner(&streams), NO_MEMBER);
     publish_as(&mut streams, 0, "ann", 3_000);
     publish_as(&mut streams, 0, "bob", 1_000);
     publish(&mut streams, 0, 0);
@@ -177,7 +177,7 @@ fn a_stream_is_of_whoever_has_most_bytes_in_it() {
     assert!(is_of(&streams, Some("bob")));
     // One that is gone has no vote.
     (0..5).for_each(|_| streams.shrink(0, Stream::drop_oldest));
-    assert_eq!((owner(&streams), streams.held()), (NOTHING, 0));
+    assert_eq!((owner(&streams), streams.held()), (NO_MEMBER, 0));
     publish_as(&mut streams, 0, "ann", 1);
     assert!(is_of(&streams, Some("ann")));
     (0..20).for_each(|_| publish(&mut streams, 0, 0));
@@ -189,12 +189,12 @@ fn a_stream_is_of_whoever_has_most_bytes_in_it() {
 #[test]
 fn a_budget_is_for_its_namespace_alone() {
     let mut budgets = crate::Namespaces::new();
-    let own = History {
+    let own = HistoryOptions {
         budget: budgets.add_budget("own", 0),
         ..HISTORY
     };
-    let mut streams = Streams::new(Epochs::new(1));
-    let put = |streams: &mut Streams, index, history: &History| {
+    let mut streams = Streams::new(EpochGenerator::new(1));
+    let put = |streams: &mut Streams, index, history: &HistoryOptions| {
         let payload = Payload {
             kind: PayloadKind::Text,
             bytes: Bytes::from(vec![b'x'; 1000]),
@@ -222,8 +222,8 @@ fn a_budget_is_for_its_namespace_alone() {
     // Without a budget of its own it counts to the common one, when it was looked at.
     streams.set_budgets(40_000, std::iter::empty());
     let held = streams.held();
-    let look = |streams: &mut Streams, history: History| {
-        streams.look(100, 0, false, |_| Some(history), |_| true, |_| ());
+    let look = |streams: &mut Streams, history: HistoryOptions| {
+        streams.scan(100, 0, false, |_| Some(history), |_| true, |_| ());
         while streams.evict(usize::MAX) > 0 {}
     };
     look(&mut streams, HISTORY);
@@ -241,11 +241,11 @@ fn a_budget_is_for_its_namespace_alone() {
 }
 
 #[test]
-fn only_those_give_who_take_about_as_much_as_anybody() {
+fn only_the_heaviest_accounts_are_evicted() {
     const USERS: [&str; 6] = ["", "ann", "bob", "cid", "dan", "eve"];
     for seed in 0..20 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut streams = Streams::new(Epochs::new(1));
+        let mut streams = Streams::new(EpochGenerator::new(1));
         for channel in 0..40 {
             streams.open(channel, 8, 0);
         }
@@ -260,9 +260,10 @@ fn only_those_give_who_take_about_as_much_as_anybody() {
             let weights = |streams: &Streams| {
                 let mut weights = [0; USERS.len()];
                 for index in 0..40 {
-                    let place = streams.place(index);
+                    let place = streams.slot(index);
                     let is_of = |user: &&str| {
-                        place.owner != NOTHING && streams.accounts.is_of(place.owner, Some(user))
+                        place.owner != NO_MEMBER
+                            && streams.accounts.belongs_to(place.owner, Some(user))
                     };
                     if let Some(user) = USERS.iter().position(is_of) {
                         weights[user] += place.held();
@@ -293,35 +294,35 @@ fn only_those_give_who_take_about_as_much_as_anybody() {
 }
 
 #[test]
-fn what_nobody_ever_published_to_costs_nobody_his_history() {
-    let mut streams = Streams::new(Epochs::new(1));
+fn empty_streams_evict_no_history() {
+    let mut streams = Streams::new(EpochGenerator::new(1));
     let index = streams.open(0, 8, 0);
     publish(&mut streams, index, 0);
     for channel in 1..100 {
         streams.open(channel, 255, 0);
     }
     let mut gone = 0;
-    streams.look(100, 0, true, |_| Some(HISTORY), |_| false, |_| gone += 1);
+    streams.scan(100, 0, true, |_| Some(HISTORY), |_| false, |_| gone += 1);
     assert_eq!(gone, 99);
     assert!(streams.get(index).has_records());
     // Without need they are kept for a while.
     streams.open(1, 255, 0);
     let mut look = |now_ms| {
         let mut gone = 0;
-        let ttl = History {
+        let ttl = HistoryOptions {
             ttl_ms: u64::MAX,
             position_ttl_ms: u64::MAX,
             ..HISTORY
         };
-        streams.look(100, now_ms, false, |_| Some(ttl), |_| false, |_| gone += 1);
+        streams.scan(100, now_ms, false, |_| Some(ttl), |_| false, |_| gone += 1);
         gone
     };
-    assert_eq!((look(FRESH_MS - 1), look(FRESH_MS)), (0, 1));
+    assert_eq!((look(UNUSED_TTL_MS - 1), look(UNUSED_TTL_MS)), (0, 1));
 }
 
 #[test]
-fn who_alone_is_over_the_budget_gives_its_oldest() {
-    let mut streams = Streams::new(Epochs::new(1));
+fn a_single_stream_over_budget_loses_its_oldest() {
+    let mut streams = Streams::new(EpochGenerator::new(1));
     let index = streams.open(0, 8, 0);
     for _ in 0..5 {
         publish(&mut streams, index, 0);
@@ -330,16 +331,19 @@ fn who_alone_is_over_the_budget_gives_its_oldest() {
     assert!(streams.held() > 1_500);
     keep_to(&mut streams, 0);
     assert_eq!(streams.evict(usize::MAX), 0);
-    assert_eq!((streams.held(), streams.silent()), (0, streams.bytes()));
+    assert_eq!(
+        (streams.held(), streams.empty_bytes()),
+        (0, streams.bytes())
+    );
     assert_eq!(streams.get(index).position().offset, 5);
 }
 
 #[test]
-fn what_is_over_goes_in_time() {
+fn expired_streams_are_closed() {
     let mut streams = three();
     let mut gone = Vec::new();
     let mut look = |streams: &mut Streams, now_ms, used| {
-        streams.look(
+        streams.scan(
             3,
             now_ms,
             false,
@@ -364,18 +368,18 @@ fn what_is_over_goes_in_time() {
 fn a_stream_that_takes_the_number_of_a_closed_one_closes_too() {
     let mut streams = three();
     // All have been visited in this round.
-    streams.look(3, 0, false, |_| Some(HISTORY), |_| true, |_| {});
+    streams.scan(3, 0, false, |_| Some(HISTORY), |_| true, |_| {});
     for index in 0..3 {
         streams.close(index);
     }
-    assert_eq!((streams.len(), streams.turns.len()), (0, 0));
+    assert_eq!((streams.len(), streams.scan_order.len()), (0, 0));
 }
 
 #[test]
 fn each_round_visits_every_stream_once_while_others_close() {
     for seed in 0..20 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut streams = Streams::new(Epochs::new(1));
+        let mut streams = Streams::new(EpochGenerator::new(1));
         let mut alive: Vec<u32> = (0..200).collect();
         for channel in &alive {
             assert_eq!(streams.open(*channel, 8, 0), *channel);
@@ -385,7 +389,7 @@ fn each_round_visits_every_stream_once_while_others_close() {
             let closed = alive.swap_remove(random.usize(..alive.len()));
             streams.close(closed);
             let mut gone = Vec::new();
-            streams.look(
+            streams.scan(
                 1,
                 0,
                 false,

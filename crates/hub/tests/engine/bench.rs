@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Budget, Caller, Class, ClientInfo, ConnectionId, Delivery, Engine, Event, History, Hub,
-    Instruction, Joined, Mail, MemoryEngine, Namespace, Namespaces, Now, Options, Outcome, Outlet,
-    Page, PayloadKind, PayloadRef, PresenceStats, PublishOptions, Published, Query, Question,
-    Recovery, Since, SubscribeOptions, Ticket, WorkerId,
+    Budget, Caller, ChannelQuery, ClientInfo, ConnectionId, Delivery, Engine, FeedEvent,
+    HistoryOptions, HistoryPage, HistoryQuery, Hub, HubMessage, HubMessageClass, HubReply,
+    MemoryEngine, NamespaceOptions, Namespaces, Now, Options, Outlet, PayloadKind, PayloadRef,
+    PresenceStats, PublishOptions, PublishOutcome, RecoveryMode, RequestOutcome, Since,
+    SubscribeOptions, SubscribeOutcome, Ticket, UserCommand, WorkerId,
 };
 
 use crate::common::{name, session};
@@ -28,7 +29,7 @@ pub(crate) fn client(index: u32, user: &str) -> Arc<ClientInfo> {
 #[derive(Default)]
 pub(crate) struct Desk {
     given: BTreeMap<u32, Vec<(String, u64)>>,
-    answers: Vec<Answer>,
+    answers: Vec<HubReply>,
     pub(crate) lost: Vec<u32>,
 }
 
@@ -45,16 +46,16 @@ impl Desk {
 }
 
 impl Outlet for Desk {
-    fn mail(&mut self, _: WorkerId, mail: Mail) {
+    fn send_message(&mut self, _: WorkerId, mail: HubMessage) {
         panic!("there is one worker: {mail:?}");
     }
-    fn has_credit(&self, _: WorkerId, _: Class) -> bool {
+    fn has_credit(&self, _: WorkerId, _: HubMessageClass) -> bool {
         true
     }
-    fn mail_done(&mut self, _: WorkerId, _: Class) {}
+    fn return_credit(&mut self, _: WorkerId, _: HubMessageClass) {}
     fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
         let text = match delivery.event {
-            Event::Published => String::from_utf8_lossy(delivery.payload.bytes).into_owned(),
+            FeedEvent::Published => String::from_utf8_lossy(delivery.payload.bytes).into_owned(),
             event => {
                 let client = delivery.info.and_then(|info| info.client.as_ref());
                 format!("{event:?} {}", client.expect("a member").client)
@@ -66,12 +67,12 @@ impl Outlet for Desk {
             .or_default()
             .push((text, offset));
     }
-    fn answer(&mut self, _: ConnectionId, _: Ticket, answer: Answer) {
+    fn send_reply(&mut self, _: ConnectionId, _: Ticket, answer: HubReply) {
         self.answers.push(answer);
     }
-    fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
-    fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {}
-    fn lost(&mut self, session: ConnectionId, _: &Arc<str>) {
+    fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {}
+    fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {}
+    fn publications_lost(&mut self, session: ConnectionId, _: &Arc<str>) {
         self.lost.push(session.index);
     }
 }
@@ -94,7 +95,7 @@ impl Driven for MemoryEngine {
     fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool {
         let batch = hub.take_batch(true);
         if let Some(batch) = &batch {
-            hub.durable(batch.number, desk);
+            hub.batch_durable(batch.number, desk);
         }
         batch.is_some()
     }
@@ -118,10 +119,10 @@ pub(crate) struct Bench<E> {
     pub(crate) hub: Hub<E>,
     pub(crate) desk: Desk,
     /// Answers to publications so far.
-    pub(crate) published: Vec<Published>,
+    pub(crate) published: Vec<PublishOutcome>,
     pub(crate) failed: usize,
-    page: Option<Page>,
-    joined: Option<Joined>,
+    page: Option<HistoryPage>,
+    joined: Option<SubscribeOutcome>,
     members: Option<Vec<String>>,
     stats: Option<PresenceStats>,
 }
@@ -130,7 +131,7 @@ impl Bench<MemoryEngine> {
     pub(crate) fn memory(has_log: bool) -> Self {
         let mut hub = Hub::new(WorkerId(0), 1, 7, Options::default());
         if has_log {
-            hub.keep_log();
+            hub.enable_log();
         }
         Self::with(hub)
     }
@@ -145,23 +146,23 @@ impl Bench<Unruly> {
 
 impl<E: Driven> Bench<E> {
     fn with(mut hub: Hub<E>) -> Self {
-        let history = History {
+        let history = HistoryOptions {
             size: 100,
             ttl_ms: 60_000,
             position_ttl_ms: 60_000,
-            recovery: Recovery::Missed,
+            recovery: RecoveryMode::Missed,
             budget: Budget::COMMON,
         };
         let mut namespaces = Namespaces::new();
-        let kept = Namespace {
+        let kept = NamespaceOptions {
             history: Some(history),
-            ..Namespace::default()
+            ..NamespaceOptions::default()
         };
         namespaces.insert("kept", kept);
-        let room = Namespace {
+        let room = NamespaceOptions {
             presence: true,
             join_leave: true,
-            ..Namespace::default()
+            ..NamespaceOptions::default()
         };
         namespaces.insert("room", room);
         hub.set_history(Arc::new(namespaces), usize::MAX);
@@ -196,18 +197,18 @@ impl<E: Driven> Bench<E> {
             options.as_ref(),
             &mut self.desk,
         );
-        if let Outcome::Done(published) = outcome.expect("there is room") {
+        if let RequestOutcome::Done(published) = outcome.expect("there is room") {
             self.published.push(published);
         }
     }
 
-    pub(crate) fn publish_and_settle(&mut self, text: &str) -> Published {
+    pub(crate) fn publish_and_settle(&mut self, text: &str) -> PublishOutcome {
         self.publish(text);
         self.settle();
         *self.published.last().expect("it is answered")
     }
 
-    pub(crate) fn subscribe(&mut self, index: u32, since: Option<u64>) -> Joined {
+    pub(crate) fn subscribe(&mut self, index: u32, since: Option<u64>) -> SubscribeOutcome {
         let since = since.map(|offset| Since {
             epoch: None,
             offset,
@@ -238,7 +239,7 @@ impl<E: Driven> Bench<E> {
         self.settle();
     }
 
-    pub(crate) fn set_rooms(&mut self, namespace: Namespace) {
+    pub(crate) fn set_rooms(&mut self, namespace: NamespaceOptions) {
         let mut namespaces = Namespaces::new();
         namespaces.insert("room", namespace);
         self.hub.set_history(Arc::new(namespaces), usize::MAX);
@@ -248,7 +249,7 @@ impl<E: Driven> Bench<E> {
     pub(crate) fn pass(&mut self, mono_ms: u64) {
         let wall_ms = mono_ms;
         self.hub.set_now(Now { mono_ms, wall_ms });
-        self.hub.look_after();
+        self.hub.maintain();
         self.settle();
     }
 
@@ -263,10 +264,10 @@ impl<E: Driven> Bench<E> {
 
     /// Who is in the room, and how many clients and users are.
     pub(crate) fn presence(&mut self) -> (Vec<String>, (u32, u32)) {
-        for question in [Question::Presence, Question::PresenceStats] {
+        for question in [ChannelQuery::Presence, ChannelQuery::PresenceStats] {
             let asker = (session(100), Ticket(3));
-            let outcome = self.hub.ask(asker, name(ROOM), question, &mut self.desk);
-            if let Outcome::Done(answer) = outcome {
+            let outcome = self.hub.query(asker, name(ROOM), question, &mut self.desk);
+            if let RequestOutcome::Done(answer) = outcome {
                 self.desk.answers.push(answer);
             }
         }
@@ -277,17 +278,19 @@ impl<E: Driven> Bench<E> {
         (members, (stats.clients, stats.users))
     }
 
-    pub(crate) fn ask(&mut self, question: Question) {
+    pub(crate) fn ask(&mut self, question: ChannelQuery) {
         let asker = (session(100), Ticket(3));
-        let outcome = self.hub.ask(asker, name(CHANNEL), question, &mut self.desk);
-        if let Outcome::Done(answer) = outcome {
+        let outcome = self
+            .hub
+            .query(asker, name(CHANNEL), question, &mut self.desk);
+        if let RequestOutcome::Done(answer) = outcome {
             self.desk.answers.push(answer);
         }
         self.take_answers();
     }
 
-    pub(crate) fn read(&mut self, query: Query) -> Page {
-        self.ask(Question::History(query));
+    pub(crate) fn read(&mut self, query: HistoryQuery) -> HistoryPage {
+        self.ask(ChannelQuery::History(query));
         self.settle();
         self.page.take().expect("it is answered")
     }
@@ -297,23 +300,23 @@ impl<E: Driven> Bench<E> {
         while E::drive(&mut self.hub, &mut self.desk) {}
         while self.hub.sweep(1_000, &mut self.desk) || E::drive(&mut self.hub, &mut self.desk) {}
         self.take_answers();
-        let under_way: Vec<_> = self.hub.under_way().collect();
+        let under_way: Vec<_> = self.hub.pending_work().collect();
         assert!(under_way.is_empty(), "stuck: {under_way:?}");
     }
 
     fn take_answers(&mut self) {
         for answer in std::mem::take(&mut self.desk.answers) {
             match answer {
-                Answer::Published(published) => self.published.push(published),
-                Answer::Failed => self.failed += 1,
-                Answer::History(page) => self.page = Some(*page.expect("it is kept")),
-                Answer::Subscribed(joined) => self.joined = joined.map(|joined| *joined),
-                Answer::Presence(members) => {
+                HubReply::Published(published) => self.published.push(published),
+                HubReply::Failed => self.failed += 1,
+                HubReply::History(page) => self.page = Some(*page.expect("it is kept")),
+                HubReply::Subscribed(joined) => self.joined = joined.map(|joined| *joined),
+                HubReply::Presence(members) => {
                     let members = members.expect("it keeps presence");
                     self.members = Some(members.iter().map(|one| one.client.to_string()).collect());
                 }
-                Answer::PresenceStats(stats) => self.stats = Some(stats.expect("it counts")),
-                Answer::HistoryRemoved(removed) => assert_eq!(removed, Ok(())),
+                HubReply::PresenceStats(stats) => self.stats = Some(stats.expect("it counts")),
+                HubReply::HistoryRemoved(removed) => assert_eq!(removed, Ok(())),
                 other => unreachable!("it was not asked for: {other:?}"),
             }
         }

@@ -1,6 +1,6 @@
 //! The clauses of the contract in `engine.rs`, one test each, on every engine.
 
-use veche_hub::{PublishOptions, Query, Question, Version};
+use veche_hub::{ChannelQuery, HistoryQuery, PublishOptions, Version};
 
 use crate::bench::{Bench, Driven};
 
@@ -102,18 +102,18 @@ pub(crate) fn join<E: Driven>(mut bench: Bench<E>) {
     for (place, offset) in offsets.iter().enumerate() {
         let joined = bench.subscribe(place as u32 + 2, Some(*offset));
         let recovered = joined.recovered.expect("it was asked for");
-        assert!(recovered.is_whole, "{offset}");
+        assert!(recovered.is_complete, "{offset}");
         let found = recovered.publications.iter();
         let found: Vec<_> = found.filter_map(|one| Some(one.position?.offset)).collect();
         assert_eq!(found, offsets[place + 1..]);
         if !found.is_empty() {
-            assert_eq!(recovered.before, *offset);
+            assert_eq!(recovered.predecessor, *offset);
         }
         assert_eq!(joined.position.offset, *offsets.last().expect("five"));
     }
     let beyond = offsets.last().expect("five") + 1;
     let joined = bench.subscribe(9, Some(beyond));
-    assert!(!joined.recovered.expect("it was asked for").is_whole);
+    assert!(!joined.recovered.expect("it was asked for").is_complete);
 }
 
 pub(crate) fn top<E: Driven>(mut bench: Bench<E>) {
@@ -122,9 +122,9 @@ pub(crate) fn top<E: Driven>(mut bench: Bench<E>) {
         bench.publish(&number.to_string());
     }
     bench.settle();
-    let query = Query {
+    let query = HistoryQuery {
         limit: 100,
-        ..Query::default()
+        ..HistoryQuery::default()
     };
     let page = bench.read(query);
     let found = page.iter().filter_map(|one| Some(one.position?.offset));
@@ -137,11 +137,11 @@ pub(crate) fn removal<E: Driven>(mut bench: Bench<E>) {
     bench.publish("a");
     bench.publish("b");
     bench.settle();
-    bench.ask(Question::RemoveHistory);
+    bench.ask(ChannelQuery::RemoveHistory);
     bench.settle();
-    let query = Query {
+    let query = HistoryQuery {
         limit: 100,
-        ..Query::default()
+        ..HistoryQuery::default()
     };
     let page = bench.read(query);
     assert!(page.is_empty());
@@ -156,11 +156,11 @@ pub(crate) fn removal_of_what_waits<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(1, None);
     bench.publish("a");
     bench.publish("b");
-    bench.ask(Question::RemoveHistory);
+    bench.ask(ChannelQuery::RemoveHistory);
     bench.settle();
-    let query = Query {
+    let query = HistoryQuery {
         limit: 100,
-        ..Query::default()
+        ..HistoryQuery::default()
     };
     assert!(bench.read(query).is_empty());
 }
@@ -171,7 +171,7 @@ pub(crate) fn handed<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(2, None);
     let published = bench.publish_and_settle("a");
     let expected = E::KNOWS_SUBSCRIBERS.then_some(2);
-    assert_eq!(published.handed, expected);
+    assert_eq!(published.receivers, expected);
 }
 
 /// Links of the history join those of the feed, whatever is published meanwhile.
@@ -193,7 +193,7 @@ pub(crate) fn chain<E: Driven>(mut bench: Bench<E>) {
         offsets.extend(bench.desk.offsets(index));
         let all = bench.desk.offsets(1);
         let behind = known.map_or(0, |known| {
-            assert!(recovered.is_whole, "{known} in round {round}");
+            assert!(recovered.is_complete, "{known} in round {round}");
             all.partition_point(|offset| *offset <= known)
         });
         if known.is_some() {
@@ -217,7 +217,7 @@ pub(crate) fn member<E: Driven>(mut bench: Bench<E>) {
 pub(crate) fn lease<E: Driven>(mut bench: Bench<E>) {
     bench.enter(1, "ann");
     bench.forget_members();
-    bench.hub.look_after();
+    bench.hub.maintain();
     assert_eq!(bench.presence().0, ["1"]);
 }
 

@@ -32,9 +32,9 @@ fn follow() {
         for index in 0..4 {
             assert_eq!(pair.heard(index), [], "{channel}: nothing is followed yet");
         }
-        assert_eq!(pair.hubs[home].counts().channels, 0);
+        assert_eq!(pair.hubs[home].gauges().channels, 0);
         pair.settle();
-        assert_eq!(pair.hubs[home].counts().channels, 1);
+        assert_eq!(pair.hubs[home].gauges().channels, 1);
         for index in 0..4 {
             let heard = pair.heard(index);
             assert!(matches!(heard, [Heard::Joined(_)]), "{channel}: {heard:?}");
@@ -68,7 +68,7 @@ fn follow_without_history() {
         let last = pair.heard(index).last();
         assert_eq!(last, Some(&Heard::Item(0, text.to_owned())), "{index}");
     }
-    assert!(pair.hubs.iter().all(|hub| hub.counts().entries <= 2));
+    assert!(pair.hubs.iter().all(|hub| hub.gauges().entries <= 2));
 }
 
 /// Those who hear a channel among others have lost what its subscribers have lost.
@@ -106,7 +106,11 @@ fn follow_fails() {
             assert_eq!(pair.heard(index), [Heard::Failed], "{channel}");
             assert!(!pair.unsubscribe(index, channel));
         }
-        assert!(pair.hubs.iter().all(|hub| hub.held().count() == 0));
+        assert!(
+            pair.hubs
+                .iter()
+                .all(|hub| hub.session_resources().count() == 0)
+        );
         pair.engine(channel).is_deaf = false;
         pair.subscribe(0, channel, &[]);
         pair.subscribe(1, channel, &[]);
@@ -133,7 +137,11 @@ fn follow_fails_for_one_that_has_left() {
     assert!(pair.unsubscribe(away, PASSING));
     pair.settle();
     assert_eq!(pair.heard(away), []);
-    assert!(pair.hubs.iter().all(|hub| hub.held().count() == 0));
+    assert!(
+        pair.hubs
+            .iter()
+            .all(|hub| hub.session_resources().count() == 0)
+    );
 }
 
 /// Subscribers that come back at once share a read: the first asks, one more reads for those who have missed more.
@@ -178,7 +186,7 @@ fn join_while_the_feed_goes_on() {
     for index in 1..3 {
         assert_eq!(pair.offsets(index), (all[5..].to_vec(), Some(true)));
     }
-    let under_way: Vec<_> = pair.hubs[home].under_way().collect();
+    let under_way: Vec<_> = pair.hubs[home].pending_work().collect();
     assert_eq!(under_way, []);
 }
 
@@ -260,13 +268,17 @@ fn join_of_one_that_leaves() {
         for index in 3..5 {
             assert_eq!(pair.offsets(index), (all[4..].to_vec(), Some(true)));
         }
-        let subscriptions: u32 = pair.hubs.iter().map(|hub| hub.counts().subscriptions).sum();
+        let subscriptions: u32 = pair.hubs.iter().map(|hub| hub.gauges().subscriptions).sum();
         assert_eq!(subscriptions, 3);
         for index in [0, 3, 4] {
             pair.close(index);
         }
         pair.settle();
-        assert!(pair.hubs.iter().all(|hub| hub.held().count() == 0));
+        assert!(
+            pair.hubs
+                .iter()
+                .all(|hub| hub.session_resources().count() == 0)
+        );
         assert!(pair.engine(KEPT).followed.is_empty());
     }
 }

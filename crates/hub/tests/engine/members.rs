@@ -1,6 +1,6 @@
 //! Members of several nodes: what an engine that knows of them says.
 
-use veche_hub::Namespace;
+use veche_hub::NamespaceOptions;
 
 use crate::bench::{Bench, ROOM, client};
 use crate::unruly::{Broken, Unruly};
@@ -10,11 +10,11 @@ fn rooms(is_late: bool, leave_delay_ms: u64) -> Bench<Unruly> {
         true => crate::late(false, Broken::Nothing),
         false => crate::unruly(false, Broken::Nothing),
     };
-    bench.set_rooms(Namespace {
+    bench.set_rooms(NamespaceOptions {
         presence: true,
         join_leave: true,
         leave_delay_ms,
-        ..Namespace::default()
+        ..NamespaceOptions::default()
     });
     bench
 }

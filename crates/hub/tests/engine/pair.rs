@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{
-    Answer, Budget, Caller, ChannelName, Class, ConnectionId, Delivery, Event, History, Hub,
-    Instruction, Joined, Mail, Namespace, Namespaces, Options, Outlet, Payload, PayloadKind,
-    PayloadRef, Publication, Recovery, Since, SubscribeOptions, Ticket, Wildcards, WorkerId,
+    Budget, Caller, ChannelName, ConnectionId, Delivery, FeedEvent, HistoryOptions, Hub,
+    HubMessage, HubMessageClass, HubReply, NamespaceOptions, Namespaces, Options, Outlet, Payload,
+    PayloadKind, PayloadRef, Publication, RecoveryMode, Since, SubscribeOptions, SubscribeOutcome,
+    Ticket, UserCommand, Wildcards, WorkerId,
 };
 
 use crate::common::{name, session};
@@ -16,7 +17,7 @@ use crate::unruly::{Broken, Unruly};
 /// What one session has been given, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
-    Joined(Option<Box<Joined>>),
+    Joined(Option<Box<SubscribeOutcome>>),
     Failed,
     Item(u64, String),
     Lost,
@@ -24,7 +25,7 @@ pub(crate) enum Heard {
 
 #[derive(Default)]
 pub(crate) struct Desk {
-    sent: VecDeque<(WorkerId, Mail)>,
+    sent: VecDeque<(WorkerId, HubMessage)>,
     pub(crate) heard: BTreeMap<u32, Vec<Heard>>,
 }
 
@@ -35,28 +36,28 @@ impl Desk {
 }
 
 impl Outlet for Desk {
-    fn mail(&mut self, to: WorkerId, mail: Mail) {
+    fn send_message(&mut self, to: WorkerId, mail: HubMessage) {
         self.sent.push_back((to, mail));
     }
-    fn has_credit(&self, _: WorkerId, _: Class) -> bool {
+    fn has_credit(&self, _: WorkerId, _: HubMessageClass) -> bool {
         true
     }
-    fn mail_done(&mut self, _: WorkerId, _: Class) {}
+    fn return_credit(&mut self, _: WorkerId, _: HubMessageClass) {}
     fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
         let text = String::from_utf8_lossy(delivery.payload.bytes).into_owned();
         let offset = delivery.position.map_or(0, |position| position.offset);
         self.hear(session, Heard::Item(offset, text));
     }
-    fn answer(&mut self, session: ConnectionId, _: Ticket, answer: Answer) {
+    fn send_reply(&mut self, session: ConnectionId, _: Ticket, answer: HubReply) {
         match answer {
-            Answer::Subscribed(joined) => self.hear(session, Heard::Joined(joined)),
-            Answer::Failed => self.hear(session, Heard::Failed),
+            HubReply::Subscribed(joined) => self.hear(session, Heard::Joined(joined)),
+            HubReply::Failed => self.hear(session, Heard::Failed),
             _ => {}
         }
     }
-    fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
-    fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {}
-    fn lost(&mut self, session: ConnectionId, _: &Arc<str>) {
+    fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {}
+    fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {}
+    fn publications_lost(&mut self, session: ConnectionId, _: &Arc<str>) {
         self.hear(session, Heard::Lost);
     }
 }
@@ -75,7 +76,7 @@ pub(crate) fn publication(text: &str) -> Publication {
         },
         position: None,
         at_ms: 0,
-        event: Event::Published,
+        event: FeedEvent::Published,
         info: None,
     }
 }
@@ -92,7 +93,7 @@ pub(crate) fn since(offsets: &[u64]) -> Option<Arc<[Since]>> {
 impl Pair {
     pub(crate) fn new(seed: u64) -> Self {
         let history = |recovery| {
-            Some(History {
+            Some(HistoryOptions {
                 size: 1_000,
                 ttl_ms: 60_000,
                 position_ttl_ms: 60_000,
@@ -102,13 +103,13 @@ impl Pair {
         };
         let mut namespaces = Namespaces::with_wildcards(Wildcards::new(["news"]));
         for (name, recovery) in [
-            ("kept", Recovery::Missed),
-            ("news", Recovery::Missed),
-            ("latest", Recovery::Latest),
+            ("kept", RecoveryMode::Missed),
+            ("news", RecoveryMode::Missed),
+            ("latest", RecoveryMode::Latest),
         ] {
-            let namespace = Namespace {
+            let namespace = NamespaceOptions {
                 history: history(recovery),
-                ..Namespace::default()
+                ..NamespaceOptions::default()
             };
             namespaces.insert(name, namespace);
         }
@@ -240,7 +241,7 @@ impl Pair {
             }
         }
         for hub in &self.hubs {
-            let under_way: Vec<_> = hub.under_way().collect();
+            let under_way: Vec<_> = hub.pending_work().collect();
             assert!(under_way.is_empty(), "stuck: {under_way:?}");
         }
     }
@@ -259,7 +260,7 @@ impl Pair {
                     let Some(recovered) = &joined.recovered else {
                         continue;
                     };
-                    is_whole = Some(recovered.is_whole);
+                    is_whole = Some(recovered.is_complete);
                     let missed = recovered.publications.iter();
                     offsets.extend(missed.filter_map(|one| Some(one.position?.offset)));
                 }

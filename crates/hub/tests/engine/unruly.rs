@@ -6,13 +6,14 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 
 use veche_hub::engine::{
-    Asker, Catalog, Chain, Item, Kept, MemberChange, Members, Offer, Order, Reach, Read, Receipt,
-    Report, Round, Step,
+    Catalog, EngineReply, EngineReport, FeedItem, HistoryRead, HistorySegment, LocalMembers,
+    MaintenanceScope, MemberChange, NewPublication, OrderResult, QueryContext, ReadStart,
+    RequestContext, StoredChannel,
 };
 use veche_hub::{
-    ClientInfo, Engine, Epoch, Event, History, HistoryError, Joined, Page, Payload, Position,
-    PresenceError, PresenceStats, Publication, Query, RECOVERED_MAX, Recovered, Since,
-    SubscribeOptions,
+    ClientInfo, Engine, Epoch, FeedEvent, HistoryError, HistoryOptions, HistoryPage, HistoryQuery,
+    Payload, Position, PresenceError, PresenceStats, Publication, RECOVERED_MAX, Recovered, Since,
+    SubscribeOptions, SubscribeOutcome,
 };
 
 /// A clause of the contract that the engine breaks, to see its test fail.
@@ -54,8 +55,8 @@ struct Channel {
     keys: BTreeMap<String, Position>,
 }
 
-fn is_chain(report: &Report) -> bool {
-    matches!(report, Report::Chain(..))
+fn is_chain(report: &EngineReport) -> bool {
+    matches!(report, EngineReport::Segment(..))
 }
 
 type Member = (Arc<str>, Arc<ClientInfo>);
@@ -65,8 +66,8 @@ pub(crate) struct Unruly {
     random: fastrand::Rng,
     channels: Vec<Channel>,
     /// On their way, in no order.
-    under_way: Vec<Report>,
-    ready: Vec<Report>,
+    under_way: Vec<EngineReport>,
+    ready: Vec<EngineReport>,
     /// Items are lost, repeated and reordered.
     pub(crate) is_lossy: bool,
     /// Items that are lost next.
@@ -138,10 +139,10 @@ impl Unruly {
             offset: channel.top,
         };
         publication.position = Some(position);
-        let item = Item {
+        let item = FeedItem {
             channel: Arc::clone(&channel.name),
             publication: publication.clone(),
-            before: if is_linked { before } else { channel.top - 1 },
+            predecessor: if is_linked { before } else { channel.top - 1 },
         };
         let stored = Stored {
             publication,
@@ -162,7 +163,7 @@ impl Unruly {
         };
         for _ in 0..copies {
             let item = Box::new(item.clone());
-            self.under_way.push(Report::Item(item, None));
+            self.under_way.push(EngineReport::Item(item, None));
         }
         position
     }
@@ -179,7 +180,7 @@ impl Unruly {
         (channel.top, channel.last) = (0, 0);
         channel.stored.clear();
         let name = Arc::clone(&channel.name);
-        self.under_way.push(Report::Lost(name));
+        self.under_way.push(EngineReport::Lost(name));
     }
 
     /// Delivers one message that is in flight. Returns `false` if there is none.
@@ -199,7 +200,7 @@ impl Unruly {
             false => first.unwrap_or(0),
         };
         let report = self.under_way.remove(place);
-        if let Report::Following(name, true) = &report {
+        if let EngineReport::Following(name, true) = &report {
             self.followed.insert(Arc::clone(name));
             if let Some(channel) = self.channels.iter_mut().find(|one| one.name == *name) {
                 channel.last = channel.top;
@@ -212,12 +213,13 @@ impl Unruly {
     /// Something that is not stored, of another node.
     pub(crate) fn pass_elsewhere(&mut self, name: &Arc<str>, publication: Publication) {
         if self.followed.contains(name) {
-            let item = Item {
+            let item = FeedItem {
                 channel: Arc::clone(name),
                 publication,
-                before: 0,
+                predecessor: 0,
             };
-            self.under_way.push(Report::Item(Box::new(item), None));
+            self.under_way
+                .push(EngineReport::Item(Box::new(item), None));
         }
     }
 
@@ -248,7 +250,8 @@ impl Unruly {
     /// The lease of another node has ended.
     pub(crate) fn end_lease(&mut self) {
         for (channel, client) in std::mem::take(&mut self.members_elsewhere) {
-            self.under_way.push(Report::Departed(channel, client));
+            self.under_way
+                .push(EngineReport::LeaseExpired(channel, client));
         }
     }
 
@@ -260,12 +263,13 @@ impl Unruly {
             }
             let latest = channel.stored.last_key_value();
             if let Some((_, stored)) = latest.filter(|(offset, _)| **offset > channel.last) {
-                let item = Item {
+                let item = FeedItem {
                     channel: Arc::clone(&channel.name),
                     publication: stored.publication.clone(),
-                    before: stored.before,
+                    predecessor: stored.before,
                 };
-                self.under_way.push(Report::Item(Box::new(item), None));
+                self.under_way
+                    .push(EngineReport::Item(Box::new(item), None));
             }
         }
     }
@@ -282,10 +286,10 @@ impl Unruly {
         let missed = channel.stored.range((Excluded(since), Included(up_to)));
         let publications: Vec<_> = missed.map(|(_, one)| one.publication.clone()).collect();
         Recovered {
-            is_whole: true,
-            before: if publications.is_empty() { 0 } else { since },
+            is_complete: true,
+            predecessor: if publications.is_empty() { 0 } else { since },
             publications,
-            are_latest: false,
+            is_latest_only: false,
         }
     }
 }
@@ -307,10 +311,10 @@ impl Unruly {
         }
     }
 
-    fn chain(channel: &Channel, reach: Reach, is_certain: bool) -> Chain {
+    fn chain(channel: &Channel, reach: ReadStart, is_certain: bool) -> HistorySegment {
         let since = match reach {
-            Reach::Since(since) => since,
-            Reach::Top => channel.top,
+            ReadStart::Since(since) => since,
+            ReadStart::TopOnly => channel.top,
         };
         let is_stored = channel.stored.contains_key(&since);
         let behind = match is_stored {
@@ -322,9 +326,9 @@ impl Unruly {
         let missed: Vec<_> = missed.map(|(_, one)| one).collect();
         let missed = &missed[missed.len().saturating_sub(RECOVERED_MAX)..];
         let before = missed.first().map_or(channel.top, |first| first.before);
-        Chain {
+        HistorySegment {
             top: Self::position_of(channel),
-            before: Some(if is_certain { before } else { since }),
+            predecessor: Some(if is_certain { before } else { since }),
             publications: missed.iter().map(|one| one.publication.clone()).collect(),
         }
     }
@@ -357,9 +361,9 @@ impl Engine for Unruly {
 
     fn close(&mut self, _slot: u32, _name: &Arc<str>) {}
 
-    fn publish(&mut self, offer: &mut Offer<'_, '_>) -> Order {
+    fn publish(&mut self, offer: &mut NewPublication<'_, '_>) -> OrderResult {
         let (Some(slot), Some(_)) = (offer.slot, offer.history) else {
-            return Order::Done {
+            return OrderResult::Ordered {
                 position: None,
                 previous: None,
             };
@@ -374,27 +378,28 @@ impl Engine for Unruly {
                     offset: channel.top,
                 };
                 self.under_way
-                    .push(Report::Skipped(offer.receipt(), Some(top)));
-                return Order::Later;
+                    .push(EngineReport::Skipped(offer.context(), Some(top)));
+                return OrderResult::Deferred;
             }
             channel.version = version.number;
         }
         let key = offer.idempotency_key().map(str::to_owned);
         if let Some(first) = key.as_ref().and_then(|key| channel.keys.get(key)) {
             let first = Some(*first);
-            self.under_way.push(Report::Skipped(offer.receipt(), first));
-            return Order::Later;
+            self.under_way
+                .push(EngineReport::Skipped(offer.context(), first));
+            return OrderResult::Deferred;
         }
         if self.is_silent {
-            self.under_way.push(Report::Failed(offer.receipt()));
-            return Order::Later;
+            self.under_way.push(EngineReport::Failed(offer.context()));
+            return OrderResult::Deferred;
         }
         let publication = offer.to_publication(None);
         if self.broken == Broken::Order && self.held_back.is_none() {
             self.held_back = Some(publication);
             self.under_way
-                .push(Report::Published(offer.receipt(), None));
-            return Order::Later;
+                .push(EngineReport::Published(offer.context(), None));
+            return OrderResult::Deferred;
         }
         let mut position = self.store(slot, publication.clone());
         if self.is_mute {
@@ -405,8 +410,8 @@ impl Engine for Unruly {
                 (None, _) => {}
                 (Some(key), _) => {
                     self.of(slot).keys.insert(key, position);
-                    self.under_way.push(Report::Failed(offer.receipt()));
-                    return Order::Later;
+                    self.under_way.push(EngineReport::Failed(offer.context()));
+                    return OrderResult::Deferred;
                 }
             }
         }
@@ -415,9 +420,9 @@ impl Engine for Unruly {
         }
         if self.broken != Broken::Answer {
             self.under_way
-                .push(Report::Published(offer.receipt(), Some(position)));
+                .push(EngineReport::Published(offer.context(), Some(position)));
         }
-        Order::Later
+        OrderResult::Deferred
     }
 
     fn is_deferring(&self) -> bool {
@@ -428,24 +433,24 @@ impl Engine for Unruly {
         self.is_full
     }
 
-    fn waiting(&self, slot: u32) -> u32 {
+    fn pending_count(&self, slot: u32) -> u32 {
         self.channels[slot as usize].waiting
     }
 
-    fn fence(&mut self, slot: u32, receipt: Receipt) {
+    fn fence(&mut self, slot: u32, receipt: RequestContext) {
         self.of(slot).waiting += 1;
-        self.under_way.push(Report::Fence(receipt));
+        self.under_way.push(EngineReport::Fence(receipt));
     }
 
-    fn settle(&mut self, slot: u32) {
+    fn report_handled(&mut self, slot: u32) {
         self.of(slot).waiting -= 1;
     }
 
-    fn follow(&mut self, name: &Arc<str>, slot: Option<u32>) -> Step<()> {
+    fn follow(&mut self, name: &Arc<str>, slot: Option<u32>) -> EngineReply<()> {
         if self.is_late {
-            let report = Report::Following(Arc::clone(name), !self.is_deaf);
+            let report = EngineReport::Following(Arc::clone(name), !self.is_deaf);
             self.under_way.push(report);
-            return Step::Later;
+            return EngineReply::Deferred;
         }
         if self.followed.insert(Arc::clone(name))
             && let Some(slot) = slot
@@ -453,23 +458,22 @@ impl Engine for Unruly {
             let channel = self.of(slot);
             channel.last = channel.top;
         }
-        Step::Done(())
+        EngineReply::Ready(())
     }
 
     fn unfollow(&mut self, name: &Arc<str>, _slot: Option<u32>) {
         self.followed.remove(name);
-        let is_other =
-            |report: &Report| !matches!(report, Report::Following(one, _) if one == name);
+        let is_other = |report: &EngineReport| !matches!(report, EngineReport::Following(one, _) if one == name);
         self.under_way.retain(is_other);
         self.ready.retain(is_other);
     }
 
-    fn member(&mut self, change: MemberChange<'_>) -> Step<bool> {
+    fn member_changed(&mut self, change: MemberChange<'_>) -> EngineReply<bool> {
         let (channel, client) = (change.channel, change.client);
         let is_it = |one: &Member| one.0 == *channel && one.1.client == client.client;
         match change.event {
             _ if self.broken == Broken::Member => {}
-            Event::Left => self.members.retain(|one| !is_it(one)),
+            FeedEvent::Left => self.members.retain(|one| !is_it(one)),
             _ => {
                 self.members.retain(|one| !is_it(one));
                 self.members.push((Arc::clone(channel), Arc::clone(client)));
@@ -479,35 +483,35 @@ impl Engine for Unruly {
         let is_elsewhere = self.members_elsewhere.iter().any(is_same);
         let is_told = !(change.is_by_user && is_elsewhere);
         if self.is_late {
-            let report = Report::Member(change.notice(), is_told);
+            let report = EngineReport::Member(change.context(), is_told);
             // Those of one channel stay in order.
             self.ready.push(report);
-            return Step::Later;
+            return EngineReply::Deferred;
         }
-        Step::Done(is_told)
+        EngineReply::Ready(is_told)
     }
 
     fn presence(
         &mut self,
-        here: Members<'_>,
-        asker: Asker,
-    ) -> Step<Result<Box<[Arc<ClientInfo>]>, PresenceError>> {
+        here: LocalMembers<'_>,
+        asker: QueryContext,
+    ) -> EngineReply<Result<Box<[Arc<ClientInfo>]>, PresenceError>> {
         let found = match self.broken {
             Broken::Presence => Ok(Box::default()),
             _ => Ok(self.all_members(here.channel).into()),
         };
         if self.is_late {
-            self.under_way.push(Report::Presence(asker, found));
-            return Step::Later;
+            self.under_way.push(EngineReport::Presence(asker, found));
+            return EngineReply::Deferred;
         }
-        Step::Done(found)
+        EngineReply::Ready(found)
     }
 
     fn presence_stats(
         &mut self,
-        here: Members<'_>,
-        asker: Asker,
-    ) -> Step<Result<PresenceStats, PresenceError>> {
+        here: LocalMembers<'_>,
+        asker: QueryContext,
+    ) -> EngineReply<Result<PresenceStats, PresenceError>> {
         let members = self.all_members(here.channel);
         let users: BTreeSet<_> = members.iter().map(|one| one.user.clone()).collect();
         let stats = PresenceStats {
@@ -515,29 +519,34 @@ impl Engine for Unruly {
             users: users.len() as u32,
         };
         if self.is_late {
-            self.under_way.push(Report::PresenceStats(asker, Ok(stats)));
-            return Step::Later;
+            self.under_way
+                .push(EngineReport::PresenceStats(asker, Ok(stats)));
+            return EngineReply::Deferred;
         }
-        Step::Done(Ok(stats))
+        EngineReply::Ready(Ok(stats))
     }
 
     fn maintain(
         &mut self,
         catalog: &Catalog<'_>,
         _now_ms: u64,
-        round: Round,
+        round: MaintenanceScope,
         _gone: &mut Vec<u32>,
     ) {
-        if round == Round::Full && self.broken != Broken::Lease {
+        if round == MaintenanceScope::Full && self.broken != Broken::Lease {
             let members = catalog.members();
             let members = members.map(|(name, one)| (Arc::clone(name), Arc::clone(one)));
             self.members = members.collect();
         }
     }
 
-    fn join(&mut self, kept: Kept<'_>, joining: &SubscribeOptions) -> Step<Joined> {
+    fn join(
+        &mut self,
+        kept: StoredChannel<'_>,
+        joining: &SubscribeOptions,
+    ) -> EngineReply<SubscribeOutcome> {
         if self.is_late {
-            return Step::Later;
+            return EngineReply::Deferred;
         }
         let is_certain = self.broken != Broken::Join;
         let channel = self.of(kept.slot);
@@ -551,11 +560,11 @@ impl Engine for Unruly {
                 true => Self::since(channel, since.offset, channel.last),
                 false => Recovered::default(),
             };
-            recovered.is_whole |= !is_certain;
+            recovered.is_complete |= !is_certain;
             recovered
         };
         let since = joining.since.as_ref().and_then(|since| since.first());
-        Step::Done(Joined {
+        EngineReply::Ready(SubscribeOutcome {
             position,
             recovered: since.map(read),
         })
@@ -567,11 +576,11 @@ impl Engine for Unruly {
 
     fn read(
         &mut self,
-        kept: Kept<'_>,
-        query: &Query,
+        kept: StoredChannel<'_>,
+        query: &HistoryQuery,
         _answer_max: usize,
-        receipt: Receipt,
-    ) -> Step<Result<Page, HistoryError>> {
+        receipt: RequestContext,
+    ) -> EngineReply<Result<HistoryPage, HistoryError>> {
         let up_to = self.read_up_to(kept.slot);
         let channel = self.of(kept.slot);
         channel.waiting += 1;
@@ -583,12 +592,13 @@ impl Engine for Unruly {
             epoch: channel.epoch,
             offset: up_to,
         };
-        let page = Page::of(position, stored.take(query.limit).collect());
-        self.under_way.push(Report::History(receipt, Ok(page)));
-        Step::Later
+        let page = HistoryPage::from_publications(position, stored.take(query.limit).collect());
+        self.under_way
+            .push(EngineReport::History(receipt, Ok(page)));
+        EngineReply::Deferred
     }
 
-    fn read_since(&mut self, slot: u32, read: Read) {
+    fn read_since(&mut self, slot: u32, read: HistoryRead) {
         self.reads += 1;
         let is_forgetful = self.is_forgetful;
         let is_certain = self.broken != Broken::Join;
@@ -596,32 +606,37 @@ impl Engine for Unruly {
         if is_forgetful {
             channel.stored.clear();
         }
-        let chain = Self::chain(channel, read.reach, is_certain);
+        let chain = Self::chain(channel, read.start, is_certain);
         let name = Arc::clone(&channel.name);
         let chain = Some(Box::new(chain));
-        self.under_way.push(Report::Chain(name, read, chain));
+        self.under_way
+            .push(EngineReport::Segment(name, read, chain));
     }
 
     fn resume(&mut self, slot: u32, position: Position) {
         self.of(slot).last = position.offset;
     }
 
-    fn remove(&mut self, kept: Kept<'_>, receipt: Receipt) -> Step<Result<(), HistoryError>> {
+    fn remove(
+        &mut self,
+        kept: StoredChannel<'_>,
+        receipt: RequestContext,
+    ) -> EngineReply<Result<(), HistoryError>> {
         let is_removed = self.broken != Broken::Removal;
         let channel = self.of(kept.slot);
         channel.waiting += 1;
         if is_removed {
             channel.stored.clear();
         }
-        self.under_way.push(Report::Removed(receipt, Ok(())));
-        Step::Later
+        self.under_way.push(EngineReport::Removed(receipt, Ok(())));
+        EngineReply::Deferred
     }
 
-    fn fed(
+    fn before_delivery(
         &mut self,
         slot: u32,
         publication: &Publication,
-        _history: &History,
+        _history: &HistoryOptions,
         _wants_previous: bool,
         _now_ms: u64,
     ) -> Option<Payload> {
@@ -639,11 +654,11 @@ impl Engine for Unruly {
         }
     }
 
-    fn ready(&self) -> usize {
+    fn ready_reports(&self) -> usize {
         self.ready.len()
     }
 
-    fn poll(&mut self) -> Option<Report> {
+    fn poll(&mut self) -> Option<EngineReport> {
         match self.ready.is_empty() {
             true => None,
             false => Some(self.ready.remove(0)),

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use veche_hub::{Answer, Event, MEMBERS_MAX, Mail, Options, Outcome, PresenceError, Question};
+use veche_hub::{
+    ChannelQuery, FeedEvent, HubMessage, HubReply, MEMBERS_MAX, Options, PresenceError,
+    RequestOutcome,
+};
 
 use crate::common::session;
 use crate::node::{FAR, Node, SOURCE, START_MS, member};
@@ -25,8 +28,8 @@ fn joins_and_leaves_without_subscribers_release_their_room() {
         visit(&mut node, "room:1");
         node.sweep(100);
     }
-    assert_eq!(node.hub.untold_total(), 0);
-    assert!(!node.hub.has_to_tell() && node.desk.given.is_empty());
+    assert_eq!(node.hub.dropped_join_leaves_total(), 0);
+    assert!(!node.hub.has_pending_output() && node.desk.given.is_empty());
     node.subscribe(1, "room:1");
     node.join(session(0), "room:1", &member("ann", "a"));
     node.sweep(100);
@@ -34,16 +37,16 @@ fn joins_and_leaves_without_subscribers_release_their_room() {
 }
 
 #[test]
-fn waiting_announcements_are_limited_and_told_in_batches() {
+fn queued_joins_and_leaves_are_limited_and_sent_in_batches() {
     let mut node = Node::home();
     let [room] = node.names("room");
     node.subscribe_from(FAR, &room);
     for _ in 0..WAITING_MAX / 2 {
         visit(&mut node, &room);
     }
-    assert_eq!(node.hub.untold_total(), 0);
+    assert_eq!(node.hub.dropped_join_leaves_total(), 0);
     visit(&mut node, &room);
-    assert_eq!(node.hub.untold_total(), 2);
+    assert_eq!(node.hub.dropped_join_leaves_total(), 2);
 
     node.desk.credits = [usize::MAX; 4];
     let mut turns = 1;
@@ -52,12 +55,12 @@ fn waiting_announcements_are_limited_and_told_in_batches() {
         turns += 1;
     }
     assert_eq!(node.desk.delivered.len(), WAITING_MAX as usize);
-    assert!(!node.hub.has_to_tell());
+    assert!(!node.hub.has_pending_output());
     node.desk.credits = [0; 4];
     for _ in 0..WAITING_MAX / 2 {
         visit(&mut node, &room);
     }
-    assert_eq!(node.hub.untold_total(), 2);
+    assert_eq!(node.hub.dropped_join_leaves_total(), 2);
 }
 
 #[test]
@@ -81,7 +84,7 @@ fn a_turn_passes_a_limited_number_of_channels_without_credit() {
         .given
         .iter()
         .map(|one| (one.channel.as_str(), one.event));
-    assert_eq!(told.collect::<Vec<_>>(), [(&*free, Event::Joined)]);
+    assert_eq!(told.collect::<Vec<_>>(), [(&*free, FeedEvent::Joined)]);
 }
 
 #[test]
@@ -97,7 +100,7 @@ fn announcements_keep_their_order_and_channels_alternate() {
     node.sweep(100);
     let told = node.desk.given.iter();
     let told: Vec<_> = told.map(|one| (one.channel.as_str(), one.event)).collect();
-    use Event::{Joined, Left};
+    use FeedEvent::{Joined, Left};
     let each = [Joined, Left, Joined, Left];
     let expected = each.map(|event| [("room:1", event), ("room:2", event)]);
     assert_eq!(told, expected.concat());
@@ -115,22 +118,25 @@ fn users_leaving_at_the_same_moment_are_each_announced() {
     for index in 0..3 {
         node.unsubscribe(index, "hall:1");
     }
-    assert!(node.hub.has_looks_due());
+    assert!(node.hub.needs_maintenance());
     for (ms, left) in [(4_999, 0), (5_000, 3)] {
         node.at(START_MS + ms);
-        node.hub.look_after();
+        node.hub.maintain();
         node.sweep(100);
         let given = node.desk.given.iter();
-        assert_eq!(given.filter(|one| one.event == Event::Left).count(), left);
+        assert_eq!(
+            given.filter(|one| one.event == FeedEvent::Left).count(),
+            left
+        );
     }
-    assert!(!node.hub.has_looks_due());
+    assert!(!node.hub.needs_maintenance());
 }
 
 #[test]
 fn presence_lists_up_to_the_limit_and_refuses_beyond() {
     let mut node = Node::alone();
-    let presence = |node: &mut Node| match node.ask("hall:1", Question::Presence) {
-        Outcome::Done(Answer::Presence(present)) => present.map(|present| present.len()),
+    let presence = |node: &mut Node| match node.ask("hall:1", ChannelQuery::Presence) {
+        RequestOutcome::Done(HubReply::Presence(present)) => present.map(|present| present.len()),
         other => panic!("{other:?}"),
     };
     for index in 0..=MEMBERS_MAX as u32 {
@@ -152,14 +158,14 @@ fn presence_counts_local_and_remote_subscribers() {
     // A subscription without a client is no member.
     node.subscribe(1, &room);
     node.subscribe_from(FAR, &room);
-    let stats = |node: &mut Node| match node.ask(&room, Question::PresenceStats) {
-        Outcome::Done(Answer::PresenceStats(Ok(stats))) => (stats.clients, stats.users),
+    let stats = |node: &mut Node| match node.ask(&room, ChannelQuery::PresenceStats) {
+        RequestOutcome::Done(HubReply::PresenceStats(Ok(stats))) => (stats.clients, stats.users),
         other => panic!("{other:?}"),
     };
     assert_eq!(stats(&mut node), (2, 2));
     node.unsubscribe(0, &room);
     assert_eq!(stats(&mut node), (1, 1));
-    let mail = Mail::Unsubscribe {
+    let mail = HubMessage::Unsubscribe {
         channel: Arc::from(room.as_str()),
         client: member("bob", "b").client,
         registration: None,
@@ -176,14 +182,14 @@ fn announcements_behind_a_stalled_publication_ask_for_the_turn_that_tells_them()
     node.join(session(0), &room, &member("ann", "a"));
     node.publish_from(SOURCE, "stalled", &room);
     assert!(!node.sweep(100));
-    assert!(!node.hub.has_to_sweep(), "only credit helps");
+    assert!(!node.hub.needs_sweep(), "only credit helps");
     node.desk.credits = [9; 4];
     node.sweep(100);
     assert_eq!(node.desk.delivered.len(), 1, "the publication comes first");
-    assert!(node.hub.has_to_sweep());
+    assert!(node.hub.needs_sweep());
     node.sweep(100);
     assert_eq!(node.desk.delivered.len(), 2);
-    assert!(!node.hub.has_to_tell() && !node.hub.has_to_sweep());
+    assert!(!node.hub.has_pending_output() && !node.hub.needs_sweep());
 }
 
 #[test]
@@ -200,8 +206,8 @@ fn announcements_behind_a_full_queue_ask_for_the_turn_that_tells_them() {
     node.join(session(20), &room, &member("ann", "a"));
     node.sweep(100);
     assert_eq!(node.desk.given.len(), 20, "the publication comes first");
-    assert!(node.hub.has_to_sweep());
+    assert!(node.hub.needs_sweep());
     while node.sweep(100) {}
     assert_eq!(node.desk.given.len(), 41);
-    assert!(!node.hub.has_to_tell() && !node.hub.has_to_sweep());
+    assert!(!node.hub.has_pending_output() && !node.hub.needs_sweep());
 }

@@ -1,15 +1,17 @@
 //! Publications without credit: progress of other channels, and reserved lanes.
 
-use veche_hub::{NoCredit, Options, Outcome};
+use veche_hub::{NoCredit, Options, RequestOutcome};
 
 use crate::node::{FAR, NEAR, Node, SOURCE};
 
-const TAKEN_BY_ONE: Result<Outcome<u32>, NoCredit> = Ok(Outcome::Done(1));
+const TAKEN_BY_ONE: Result<RequestOutcome<u32>, NoCredit> = Ok(RequestOutcome::Done(1));
 
-fn handed(node: &mut Node, text: &str, channel: &str) -> Result<Outcome<u32>, NoCredit> {
+fn handed(node: &mut Node, text: &str, channel: &str) -> Result<RequestOutcome<u32>, NoCredit> {
     Ok(match node.publish(text, channel)? {
-        Outcome::Done(published) => Outcome::Done(published.handed.unwrap_or_default()),
-        Outcome::Pending => Outcome::Pending,
+        RequestOutcome::Done(published) => {
+            RequestOutcome::Done(published.receivers.unwrap_or_default())
+        }
+        RequestOutcome::Pending => RequestOutcome::Pending,
     })
 }
 
@@ -21,16 +23,16 @@ fn a_publication_without_credit_holds_up_no_other_channel() {
     node.subscribe_from(NEAR, &near);
     node.publish_from(SOURCE, "far", &far);
     node.publish_from(SOURCE, "near", &near);
-    assert_eq!(node.hub.counts().stalled, 2);
+    assert_eq!(node.hub.gauges().stalled, 2);
     node.desk.credits[usize::from(NEAR.0)] = 1;
     node.hub.sweep(0, &mut node.desk);
     assert_eq!(node.desk.delivered, ["near to 1"]);
-    assert_eq!(node.hub.counts().stalled, 1);
+    assert_eq!(node.hub.gauges().stalled, 1);
     // The blocked one is still queued, once.
     node.desk.credits[usize::from(FAR.0)] = 9;
     node.hub.sweep(0, &mut node.desk);
     assert_eq!(node.desk.delivered, ["near to 1", "far to 2"]);
-    assert_eq!(node.hub.counts().stalled, 0);
+    assert_eq!(node.hub.gauges().stalled, 0);
 }
 
 #[test]
@@ -86,7 +88,7 @@ fn a_full_queue_reserves_no_lane() {
     node.desk.credits[usize::from(NEAR.0)] = 9;
     node.publish_from(SOURCE, "queued", &crowded);
     node.publish_from(SOURCE, "stalled", &crowded);
-    let counts = node.hub.counts();
+    let counts = node.hub.gauges();
     assert_eq!((counts.queued, counts.stalled), (1, 1));
     assert_eq!(handed(&mut node, "free", &near), TAKEN_BY_ONE);
     assert_eq!(node.desk.delivered, ["queued to 1", "free to 1"]);
@@ -95,7 +97,7 @@ fn a_full_queue_reserves_no_lane() {
 #[test]
 fn durable_publications_without_credit_block_no_other_channel_and_reserve_their_lanes() {
     let mut node = Node::home();
-    node.hub.keep_log();
+    node.hub.enable_log();
     let [both, near] = node.names("kept");
     let [chat] = node.names("chat");
     node.subscribe_from(FAR, &both);
@@ -104,12 +106,12 @@ fn durable_publications_without_credit_block_no_other_channel_and_reserve_their_
     node.subscribe_from(NEAR, &chat);
     node.desk.credits = [9; 4];
     for (text, channel) in [("a", &both), ("b", &near)] {
-        assert_eq!(node.publish(text, channel), Ok(Outcome::Pending));
+        assert_eq!(node.publish(text, channel), Ok(RequestOutcome::Pending));
     }
     // The credit is spent meanwhile.
     node.desk.credits = [0; 4];
     node.write_log();
-    let counts = node.hub.counts();
+    let counts = node.hub.gauges();
     assert_eq!((counts.stalled, counts.pending), (2, 2));
     assert!(node.desk.delivered.is_empty());
 
@@ -122,7 +124,7 @@ fn durable_publications_without_credit_block_no_other_channel_and_reserve_their_
     node.hub.sweep(0, &mut node.desk);
     node.desk.delivered.sort();
     assert_eq!(node.desk.delivered, ["a to 1", "a to 2"]);
-    assert_eq!(node.hub.counts().stalled, 1);
+    assert_eq!(node.hub.gauges().stalled, 1);
 
     // Publications behind it with other lanes go on.
     node.desk.credits = [9; 4];
@@ -133,7 +135,7 @@ fn durable_publications_without_credit_block_no_other_channel_and_reserve_their_
     };
     node.subscribe_from(FAR, &far_only);
     for (text, channel) in [("c", &far_only), ("d", &near)] {
-        assert_eq!(node.publish(text, channel), Ok(Outcome::Pending));
+        assert_eq!(node.publish(text, channel), Ok(RequestOutcome::Pending));
     }
     node.desk.credits = [0; 4];
     node.desk.delivered.clear();
@@ -146,20 +148,20 @@ fn durable_publications_without_credit_block_no_other_channel_and_reserve_their_
 #[test]
 fn gauges_count_publications_waiting_for_the_log_and_for_credit() {
     let mut node = Node::home();
-    node.hub.keep_log();
+    node.hub.enable_log();
     let [far, here] = node.names("kept");
     let [chat] = node.names("chat");
     node.subscribe_from(FAR, &far);
     node.subscribe_from(FAR, &chat);
     node.desk.credits = [9; 4];
-    assert_eq!(node.publish("a", &far), Ok(Outcome::Pending));
-    assert_eq!(node.publish("b", &far), Ok(Outcome::Pending));
+    assert_eq!(node.publish("a", &far), Ok(RequestOutcome::Pending));
+    assert_eq!(node.publish("b", &far), Ok(RequestOutcome::Pending));
     node.desk.credits = [0; 4];
     node.write_log();
     node.publish_from(SOURCE, "c", &chat);
     for _ in 0..3 {
-        assert_eq!(node.publish("d", &here), Ok(Outcome::Pending));
+        assert_eq!(node.publish("d", &here), Ok(RequestOutcome::Pending));
     }
-    let counts = node.hub.counts();
+    let counts = node.hub.gauges();
     assert_eq!((counts.stalled, counts.pending), (3, 5));
 }

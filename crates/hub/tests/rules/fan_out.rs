@@ -40,7 +40,7 @@ fn a_large_channel_gets_one_slice_before_the_next_channel() {
     );
     assert!(!node.sweep(2_000));
     assert_eq!(given_to(&node, "large"), 2_000);
-    assert_eq!(node.hub.counts().queued, 0);
+    assert_eq!(node.hub.gauges().queued, 0);
 }
 
 #[test]
@@ -49,10 +49,10 @@ fn small_channels_are_served_immediately_and_larger_ones_by_sweeps() {
     crowd(&mut node, "chat", 0..IMMEDIATE_MAX as u32);
     node.put("a", "chat");
     assert_eq!(node.texts().len(), IMMEDIATE_MAX);
-    assert!(!node.hub.has_to_sweep());
+    assert!(!node.hub.needs_sweep());
     crowd(&mut node, "chat", 100..101);
     node.put("b", "chat");
-    assert!(node.hub.has_to_sweep() && node.texts().is_empty());
+    assert!(node.hub.needs_sweep() && node.texts().is_empty());
     assert!(!node.sweep(100));
     assert_eq!(node.texts(), ["b"; IMMEDIATE_MAX + 1]);
 }
@@ -69,17 +69,17 @@ fn the_publication_reaching_the_byte_limit_is_the_last_one_accepted() {
     crowd(&mut node, "few", 100..102);
     node.put("123456789", "one");
     node.put("12345", "one");
-    let counts = node.hub.counts();
+    let counts = node.hub.gauges();
     assert_eq!((counts.queued, counts.queued_bytes), (2, 14));
     for channel in ["one", "other"] {
         assert_eq!(node.publish("x", channel), Err(NoCredit), "{channel}");
     }
     // Immediate deliveries take no room in a queue.
-    assert_eq!(node.put("x", "few").handed, Some(2));
+    assert_eq!(node.put("x", "few").receivers, Some(2));
     assert!(!node.sweep(1_000));
-    let counts = node.hub.counts();
+    let counts = node.hub.gauges();
     assert_eq!((counts.queued, counts.queued_bytes), (0, 0));
-    assert_eq!(node.put("1234567890", "other").handed, Some(MANY));
+    assert_eq!(node.put("1234567890", "other").receivers, Some(MANY));
     for channel in ["one", "other"] {
         assert_eq!(
             node.publish("x", channel),
@@ -101,7 +101,7 @@ fn the_publication_limit_of_a_queue_is_per_channel() {
     node.put("a", "one");
     node.put("b", "one");
     assert_eq!(node.publish("c", "one"), Err(NoCredit));
-    assert_eq!(node.put("d", "other").handed, Some(MANY));
+    assert_eq!(node.put("d", "other").receivers, Some(MANY));
 }
 
 #[test]
@@ -111,9 +111,9 @@ fn a_delivery_states_its_number_of_receivers() {
     node.put("first", "chat");
     node.unsubscribe(3, "chat");
     node.unsubscribe(7, "chat");
-    assert_eq!(node.put("second", "chat").handed, Some(MANY - 2));
+    assert_eq!(node.put("second", "chat").receivers, Some(MANY - 2));
     crowd(&mut node, "chat", 50..51);
-    assert_eq!(node.put("third", "chat").handed, Some(MANY - 1));
+    assert_eq!(node.put("third", "chat").receivers, Some(MANY - 1));
     assert_eq!(node.hub.sessions_of("chat").count() as u32, MANY - 1);
     while node.sweep(7) {}
     let count = |text: &str| {
@@ -149,7 +149,7 @@ fn departed_subscribers_are_compacted_while_publications_wait() {
         };
         assert_eq!((count("b"), count("c")), (25, 40), "{round}");
         node.texts();
-        let counts = node.hub.counts();
+        let counts = node.hub.gauges();
         assert_eq!((counts.queued, counts.queued_bytes), (0, 0));
     }
 }

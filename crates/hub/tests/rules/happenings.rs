@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Happening, History, Namespace, Namespaces, Outcome, Question, Recovery,
-    SubscribeOptions, Told, What,
+    ChannelEvent, ChannelEventKind, ChannelQuery, EventLevel, HistoryOptions, HubReply,
+    NamespaceOptions, Namespaces, RecoveryMode, RequestOutcome, SubscribeOptions,
 };
 
 use crate::common::session;
@@ -22,33 +22,33 @@ const DELAY_MS: u64 = 5_000;
 fn node() -> Node {
     let mut node = Node::alone();
     let mut all = Namespaces::new();
-    let latest = History {
+    let latest = HistoryOptions {
         size: 1,
         ttl_ms: 1_000,
         position_ttl_ms: 1_000,
-        recovery: Recovery::Latest,
+        recovery: RecoveryMode::Latest,
         budget: veche_hub::Budget::COMMON,
     };
     let mut insert = |name, told, leave_delay_ms, history| {
-        let options = Namespace {
-            told,
+        let options = NamespaceOptions {
+            event_level: told,
             leave_delay_ms,
             history,
             presence: true,
-            ..Namespace::default()
+            ..NamespaceOptions::default()
         };
         all.insert(name, options);
     };
-    insert("quiet", Told::Nothing, 0, Some(latest));
-    insert("open", Told::Occupancy, 0, Some(latest));
-    insert("shut", Told::Occupancy, DELAY_MS, None);
-    insert("full", Told::Members, 0, None);
-    insert("late", Told::Members, DELAY_MS, None);
-    let missed = History {
-        recovery: Recovery::Missed,
+    insert("quiet", EventLevel::Off, 0, Some(latest));
+    insert("open", EventLevel::Occupancy, 0, Some(latest));
+    insert("shut", EventLevel::Occupancy, DELAY_MS, None);
+    insert("full", EventLevel::Members, 0, None);
+    insert("late", EventLevel::Members, DELAY_MS, None);
+    let missed = HistoryOptions {
+        recovery: RecoveryMode::Missed,
         ..latest
     };
-    insert("missed", Told::Occupancy, 0, Some(missed));
+    insert("missed", EventLevel::Occupancy, 0, Some(missed));
     node.hub.set_history(Arc::new(all), usize::MAX);
     node
 }
@@ -56,11 +56,11 @@ fn node() -> Node {
 /// Happenings since the last call, as words, and the number of lost ones.
 fn taken(node: &mut Node) -> (Vec<String>, u64) {
     let mut list = Vec::new();
-    let lost = node.hub.take_happenings(&mut list);
-    let told = |one: &Happening| {
-        let what = match &one.what {
-            What::Joined(client) => format!("{} joined", client.client),
-            What::Left(client) => format!("{} left", client.client),
+    let lost = node.hub.take_channel_events(&mut list);
+    let told = |one: &ChannelEvent| {
+        let what = match &one.kind {
+            ChannelEventKind::Joined(client) => format!("{} joined", client.client),
+            ChannelEventKind::Left(client) => format!("{} left", client.client),
             other => format!("{other:?}"),
         };
         format!("{} {what} at {}", one.channel, one.at_ms - START_MS)
@@ -75,7 +75,7 @@ fn each_namespace_reports_at_its_level() {
         node.join(session(0), channel, &member("ann", "a"));
         node.unsubscribe(0, channel);
     }
-    assert!(node.hub.has_to_tell());
+    assert!(node.hub.has_pending_output());
     let (told, lost) = taken(&mut node);
     let expected = [
         "open:1 Empty at 0",
@@ -89,7 +89,7 @@ fn each_namespace_reports_at_its_level() {
         "full:1 Vacated at 0",
     ];
     assert_eq!((&told[..], lost), (&expected.map(str::to_owned)[..], 0));
-    assert!(!node.hub.has_to_tell());
+    assert!(!node.hub.has_pending_output());
 }
 
 #[test]
@@ -114,23 +114,23 @@ fn an_empty_channel_is_reported_once_a_second_however_often_clients_subscribe() 
     node.subscribe(1, "open:2");
     let expected = ["open:1 Empty at 0", "open:2 Empty at 0"];
     assert_eq!(empty(&mut node), expected);
-    assert!(node.hub.has_looks_due());
+    assert!(node.hub.needs_maintenance());
     // Found empty again meanwhile: reported again if the channel is in use and nothing was published.
     for (session, channel) in [(0, "open:1"), (2, "open:2")] {
         node.subscribe(session, channel);
     }
     node.put("a", "open:2");
     node.at(START_MS + EMPTY_MS - 1);
-    node.hub.look_after();
+    node.hub.maintain();
     assert_eq!(empty(&mut node), [""; 0]);
     node.at(START_MS + EMPTY_MS);
-    node.hub.look_after();
+    node.hub.maintain();
     assert_eq!(empty(&mut node), ["open:1 Empty at 1000"]);
     node.unsubscribe(0, "open:1");
     node.subscribe(0, "open:1");
     node.unsubscribe(0, "open:1");
     node.at(START_MS + 2 * EMPTY_MS);
-    node.hub.look_after();
+    node.hub.maintain();
     assert_eq!(empty(&mut node), [""; 0], "nobody waits for it");
     node.subscribe(0, "open:1");
     assert_eq!(empty(&mut node), ["open:1 Empty at 2000"]);
@@ -141,7 +141,7 @@ fn empty_channels_beyond_the_limit_are_reported_each_time() {
     let mut node = node();
     for number in 0..EMPTY_MAX {
         node.subscribe(0, &format!("open:{number}"));
-        node.hub.take_happenings(&mut Vec::new());
+        node.hub.take_channel_events(&mut Vec::new());
     }
     for _ in 0..2 {
         node.subscribe(0, "open:next");
@@ -155,7 +155,7 @@ fn empty_channels_beyond_the_limit_are_reported_each_time() {
 #[test]
 fn happenings_beyond_the_limit_are_counted_as_lost() {
     let mut node = node();
-    assert!(!node.hub.has_to_tell());
+    assert!(!node.hub.has_pending_output());
     let mut count = 0;
     while count < HAPPENINGS_MAX {
         node.subscribe(0, "missed:1");
@@ -163,10 +163,10 @@ fn happenings_beyond_the_limit_are_counted_as_lost() {
         count += 2;
     }
     node.subscribe(0, "missed:1");
-    assert!(node.hub.has_to_tell());
+    assert!(node.hub.has_pending_output());
     let (told, lost) = taken(&mut node);
     assert_eq!((told.len(), lost), (HAPPENINGS_MAX, 1));
-    assert!(!node.hub.has_to_tell());
+    assert!(!node.hub.has_pending_output());
     assert_eq!(taken(&mut node), (Vec::new(), 0));
     node.unsubscribe(0, "missed:1");
     assert_eq!(
@@ -182,24 +182,24 @@ fn a_vacated_channel_is_reported_after_its_delay_with_the_time_of_vacating() {
     node.subscribe(1, "late:2");
     taken(&mut node);
     node.at(START_MS + 10);
-    assert!(!node.hub.has_looks_due());
+    assert!(!node.hub.needs_maintenance());
     node.unsubscribe(0, "late:1");
-    assert!(node.hub.has_looks_due());
+    assert!(node.hub.needs_maintenance());
     node.unsubscribe(1, "late:2");
     node.at(START_MS + 10 + DELAY_MS - 1);
-    node.hub.look_after();
+    node.hub.maintain();
     // A subscriber that returns in time cancels the report.
     node.subscribe(1, "late:2");
     assert_eq!(taken(&mut node).0, [""; 0]);
     node.at(START_MS + 10 + DELAY_MS);
-    node.hub.look_after();
+    node.hub.maintain();
     let expected = ["late:1 a left at 5010", "late:1 Vacated at 10"];
     assert_eq!(taken(&mut node).0, expected);
-    assert!(!node.hub.has_looks_due());
+    assert!(!node.hub.needs_maintenance());
     node.unsubscribe(1, "late:2");
-    assert!(node.hub.has_looks_due());
+    assert!(node.hub.needs_maintenance());
     node.at(START_MS + 20 + 2 * DELAY_MS);
-    node.hub.look_after();
+    node.hub.maintain();
     assert_eq!(taken(&mut node).0, ["late:2 Vacated at 5010"]);
 }
 
@@ -211,11 +211,11 @@ fn a_new_member_of_a_vacated_channel_is_reported_and_a_returning_one_is_not() {
     taken(&mut node);
     node.join(session(1), "late:1", &member("bob", "b"));
     assert_eq!(taken(&mut node).0, ["late:1 b joined at 0"]);
-    assert!(node.hub.has_looks_due(), "an absence may end");
+    assert!(node.hub.needs_maintenance(), "an absence may end");
     node.join(session(2), "late:1", &member("ann", "c"));
     assert_eq!(taken(&mut node).0, [""; 0], "her leave was not reported");
     node.at(START_MS + DELAY_MS);
-    node.hub.look_after();
+    node.hub.maintain();
     assert_eq!(taken(&mut node).0, [""; 0]);
 }
 
@@ -227,7 +227,7 @@ fn channels_beyond_the_limit_are_reported_vacated_at_once() {
         let channel = format!("late:{number}");
         node.join(session(0), &channel, &stay);
         node.unsubscribe(0, &channel);
-        node.hub.take_happenings(&mut Vec::new());
+        node.hub.take_channel_events(&mut Vec::new());
         if number + 1 == EMPTY_MAX {
             // One more is reported at once.
             node.join(session(0), "late:next", &stay);
@@ -238,8 +238,8 @@ fn channels_beyond_the_limit_are_reported_vacated_at_once() {
     }
     node.at(START_MS + DELAY_MS);
     let mut told = 0;
-    while node.hub.has_looks_due() {
-        node.hub.look_after();
+    while node.hub.needs_maintenance() {
+        node.hub.maintain();
         let (list, lost) = taken(&mut node);
         told += list.len() as u64 + lost;
     }
@@ -254,7 +254,7 @@ fn absent_members_beyond_the_limit_are_reported_at_once() {
         let channel = format!("late:{number}");
         node.join(session(0), &channel, &ann);
         node.unsubscribe(0, &channel);
-        node.hub.take_happenings(&mut Vec::new());
+        node.hub.take_channel_events(&mut Vec::new());
     }
     node.join(session(0), "late:next", &ann);
     node.unsubscribe(0, "late:next");
@@ -273,7 +273,7 @@ fn absences_are_kept_only_for_namespaces_reporting_members() {
     node.join(session(0), "shut:1", &member("ann", "a"));
     node.unsubscribe(0, "shut:1");
     node.at(START_MS + DELAY_MS);
-    node.hub.look_after();
+    node.hub.maintain();
     let expected = ["shut:1 Occupied at 0", "shut:1 Vacated at 0"];
     assert_eq!(taken(&mut node).0, expected);
 }
@@ -281,17 +281,17 @@ fn absences_are_kept_only_for_namespaces_reporting_members() {
 #[test]
 fn presence_announcements_and_reports_each_require_members() {
     let mut all = Namespaces::new();
-    let none = Namespace::default();
-    let presence = Namespace {
+    let none = NamespaceOptions::default();
+    let presence = NamespaceOptions {
         presence: true,
         ..none
     };
-    let join_leave = Namespace {
+    let join_leave = NamespaceOptions {
         join_leave: true,
         ..none
     };
-    let told = Namespace {
-        told: Told::Members,
+    let told = NamespaceOptions {
+        event_level: EventLevel::Members,
         ..none
     };
     for (name, options, has_members) in [
@@ -313,7 +313,8 @@ fn presence_announcements_and_reports_each_require_members() {
     assert_eq!(heard, ["heard:1"]);
     let expected = ["told:1 Occupied at 0", "told:1 a joined at 0"];
     assert_eq!(taken(&mut node).0, expected);
-    let Outcome::Done(Answer::Presence(Ok(present))) = node.ask("asked:1", Question::Presence)
+    let RequestOutcome::Done(HubReply::Presence(Ok(present))) =
+        node.ask("asked:1", ChannelQuery::Presence)
     else {
         panic!("it is kept");
     };

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, History, HistoryError, Namespace, Outcome, Query, Question, Recovery, Since,
-    SubscribeOptions,
+    ChannelQuery, HistoryError, HistoryOptions, HistoryQuery, HubReply, NamespaceOptions,
+    RecoveryMode, RequestOutcome, Since, SubscribeOptions,
 };
 
 use crate::common::session;
@@ -26,9 +26,9 @@ fn bytes_of_empty(count: u32) -> u64 {
     let mut node = Node::alone();
     fill(&mut node, count);
     for number in 0..count {
-        node.ask(&format!("kept:{number}"), Question::RemoveHistory);
+        node.ask(&format!("kept:{number}"), ChannelQuery::RemoveHistory);
     }
-    node.hub.counts().history_bytes
+    node.hub.gauges().history_bytes
 }
 
 #[test]
@@ -47,17 +47,17 @@ fn expired_publications_are_neither_recovered_nor_read() {
     let recovered = joined
         .and_then(|joined| joined.recovered)
         .expect("asked for");
-    assert!(recovered.is_whole && recovered.publications.len() == 1);
+    assert!(recovered.is_complete && recovered.publications.len() == 1);
     node.at(START_MS + TTL_MS);
     let joined = node.join(session(1), "kept:1", &back_from(0));
     let joined = joined.expect("it remembers");
     assert_eq!(joined.position.offset, 1);
     let recovered = joined.recovered.expect("asked for");
-    assert!(!recovered.is_whole && recovered.publications.is_empty());
+    assert!(!recovered.is_complete && recovered.publications.is_empty());
     // The position outlives the publication.
     let joined = node.join(session(2), "kept:1", &back_from(1));
     let recovered = joined.and_then(|joined| joined.recovered);
-    assert!(recovered.expect("asked for").is_whole);
+    assert!(recovered.expect("asked for").is_complete);
 }
 
 #[test]
@@ -65,18 +65,18 @@ fn a_full_expiry_pass_takes_thirty_calls_of_equal_size() {
     const STREAMS: u32 = 30_000;
     let mut node = Node::alone();
     fill(&mut node, STREAMS);
-    let full = node.hub.counts().history_bytes;
+    let full = node.hub.gauges().history_bytes;
     let empty = bytes_of_empty(STREAMS);
     let each = (full - empty) / u64::from(STREAMS);
     node.at(START_MS + TTL_MS);
-    node.hub.look_after();
-    let gone = (full - node.hub.counts().history_bytes) / each;
+    node.hub.maintain();
+    let gone = (full - node.hub.gauges().history_bytes) / each;
     assert_eq!(gone, u64::from(STREAMS / LOOKS), "in the first call");
     for _ in 1..LOOKS {
-        node.hub.look_after();
+        node.hub.maintain();
     }
-    assert_eq!(node.hub.counts().history_bytes, empty);
-    assert_eq!(node.hub.counts().streams, STREAMS);
+    assert_eq!(node.hub.gauges().history_bytes, empty);
+    assert_eq!(node.hub.gauges().streams, STREAMS);
 }
 
 #[test]
@@ -85,8 +85,8 @@ fn an_expiry_call_keeps_its_lower_and_upper_limit() {
         let mut node = Node::alone();
         fill(&mut node, streams);
         node.at(START_MS + POSITION_TTL_MS);
-        node.hub.look_after();
-        assert_eq!(node.hub.counts().streams, streams - looked);
+        node.hub.maintain();
+        assert_eq!(node.hub.gauges().streams, streams - looked);
     }
 }
 
@@ -95,17 +95,17 @@ fn closed_streams_add_no_expiry_calls() {
     let mut node = Node::alone();
     fill(&mut node, 100_000);
     node.at(START_MS + POSITION_TTL_MS);
-    while node.hub.counts().streams > 0 {
-        node.hub.look_after();
+    while node.hub.gauges().streams > 0 {
+        node.hub.maintain();
     }
-    assert_eq!(node.hub.counts().history_bytes, 0);
+    assert_eq!(node.hub.gauges().history_bytes, 0);
     // The number of streams of one call.
     let left = LOOK_MIN;
     fill(&mut node, left);
-    let bytes = node.hub.counts().history_bytes;
+    let bytes = node.hub.gauges().history_bytes;
     node.at(START_MS + POSITION_TTL_MS + TTL_MS);
-    node.hub.look_after();
-    let counts = node.hub.counts();
+    node.hub.maintain();
+    let counts = node.hub.gauges();
     assert!(counts.history_bytes < bytes);
     assert_eq!(counts.history_bytes, bytes_of_empty(left));
     assert_eq!(counts.streams, left);
@@ -121,28 +121,28 @@ fn nothing_is_evicted_below_the_budget() {
 #[test]
 fn reads_of_disabled_history_and_of_another_epoch_are_refused() {
     let mut node = Node::alone();
-    let all = Query {
+    let all = HistoryQuery {
         limit: 9,
-        ..Query::default()
+        ..HistoryQuery::default()
     };
-    let off = Outcome::Done(Answer::History(Err(HistoryError::Off)));
-    assert_eq!(node.ask("chat:1", Question::History(all)), off);
-    let off = Outcome::Done(Answer::HistoryRemoved(Err(HistoryError::Off)));
-    assert_eq!(node.ask("chat:1", Question::RemoveHistory), off);
-    assert_eq!(node.hub.counts().entries, 0);
+    let off = RequestOutcome::Done(HubReply::History(Err(HistoryError::Off)));
+    assert_eq!(node.ask("chat:1", ChannelQuery::History(all)), off);
+    let off = RequestOutcome::Done(HubReply::HistoryRemoved(Err(HistoryError::Off)));
+    assert_eq!(node.ask("chat:1", ChannelQuery::RemoveHistory), off);
+    assert_eq!(node.hub.gauges().entries, 0);
 
     node.put("a", "kept:1");
     node.put("b", "kept:2");
     let other = node.page("kept:2").position;
     let since = Since::from(other);
-    let foreign = Query {
+    let foreign = HistoryQuery {
         since: Some(since),
         ..all
     };
-    let lost = Outcome::Done(Answer::History(Err(HistoryError::Unrecoverable)));
-    assert_eq!(node.ask("kept:1", Question::History(foreign)), lost);
-    let removed = Outcome::Done(Answer::HistoryRemoved(Ok(())));
-    assert_eq!(node.ask("kept:1", Question::RemoveHistory), removed);
+    let lost = RequestOutcome::Done(HubReply::History(Err(HistoryError::Unrecoverable)));
+    assert_eq!(node.ask("kept:1", ChannelQuery::History(foreign)), lost);
+    let removed = RequestOutcome::Done(HubReply::HistoryRemoved(Ok(())));
+    assert_eq!(node.ask("kept:1", ChannelQuery::RemoveHistory), removed);
     let page = node.page("kept:1");
     assert_eq!((page.len(), page.position.offset), (0, 1));
 }
@@ -150,14 +150,14 @@ fn reads_of_disabled_history_and_of_another_epoch_are_refused() {
 #[test]
 fn look_after_is_due_only_while_streams_exist() {
     let mut node = Node::alone();
-    assert!(!node.hub.has_looks_due());
+    assert!(!node.hub.needs_maintenance());
     node.put("a", "chat:1");
-    assert!(!node.hub.has_looks_due());
+    assert!(!node.hub.needs_maintenance());
     node.put("a", "kept:1");
-    assert!(node.hub.has_looks_due());
+    assert!(node.hub.needs_maintenance());
     node.at(START_MS + POSITION_TTL_MS);
-    node.hub.look_after();
-    assert!(!node.hub.has_looks_due());
+    node.hub.maintain();
+    assert!(!node.hub.needs_maintenance());
 }
 
 #[test]
@@ -167,15 +167,15 @@ fn a_channel_with_subscribers_keeps_its_position() {
     node.put("a", "kept:1");
     node.put("a", "kept:2");
     node.at(START_MS + 2 * POSITION_TTL_MS);
-    node.hub.look_after();
-    assert_eq!(node.hub.counts().streams, 1);
+    node.hub.maintain();
+    assert_eq!(node.hub.gauges().streams, 1);
     let joined = node.join(session(1), "kept:1", &SubscribeOptions::default());
     assert_eq!(joined.expect("it remembers").position.offset, 1);
     for index in 0..2 {
         node.unsubscribe(index, "kept:1");
     }
-    node.hub.look_after();
-    assert_eq!(node.hub.counts().streams, 0);
+    node.hub.maintain();
+    assert_eq!(node.hub.gauges().streams, 0);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn each_worker_has_its_share_of_the_budget() {
             node.put(&"x".repeat(1_000), channel);
         }
     }
-    let bytes = node.hub.counts().history_bytes;
+    let bytes = node.hub.gauges().history_bytes;
     assert!(
         (BUDGET / 4 - 2_000..=BUDGET / 4).contains(&bytes),
         "{bytes}"
@@ -199,19 +199,19 @@ fn each_worker_has_its_share_of_the_budget() {
 }
 
 #[test]
-fn no_history_is_read_while_answers_hold_too_much_of_what_was_dropped() {
+fn history_reads_are_refused_while_replies_hold_too_many_dropped_bytes() {
     const SIZE: u32 = 200;
     let mut all = namespaces();
-    let history = History {
+    let history = HistoryOptions {
         size: SIZE,
         ttl_ms: TTL_MS,
         position_ttl_ms: POSITION_TTL_MS,
-        recovery: Recovery::Missed,
+        recovery: RecoveryMode::Missed,
         budget: veche_hub::Budget::COMMON,
     };
-    let long = Namespace {
+    let long = NamespaceOptions {
         history: Some(history),
-        ..Namespace::default()
+        ..NamespaceOptions::default()
     };
     all.insert("long", long);
     let mut node = Node::alone();
@@ -225,8 +225,8 @@ fn no_history_is_read_while_answers_hold_too_much_of_what_was_dropped() {
     let page = node.page("long:1");
     assert_eq!(page.len(), SIZE as usize);
     fill(&mut node);
-    let busy = Outcome::Done(Answer::History(Err(HistoryError::Busy)));
-    let question = || Question::History(Query::default());
+    let busy = RequestOutcome::Done(HubReply::History(Err(HistoryError::Busy)));
+    let question = || ChannelQuery::History(HistoryQuery::default());
     assert_eq!(node.ask("long:1", question()), busy);
     assert_eq!(node.ask("kept:1", question()), busy);
     let offsets = page.iter().map(|one| one.position.map(|at| at.offset));
@@ -244,12 +244,12 @@ fn a_budget_met_exactly_closes_no_stream() {
     for number in 0..3 {
         node.page(&format!("kept:{number}"));
     }
-    let bytes = node.hub.counts().history_bytes as usize;
+    let bytes = node.hub.gauges().history_bytes as usize;
     // Streams without publications may take a quarter beside it.
     for (bytes_max, streams) in [(4 * bytes + 4, 3), (4 * bytes, 3), (4 * bytes - 1, 0)] {
         node.hub.set_history(Arc::new(namespaces()), bytes_max);
-        node.hub.look_after();
-        assert_eq!(node.hub.counts().streams, streams);
+        node.hub.maintain();
+        assert_eq!(node.hub.gauges().streams, streams);
     }
 }
 
@@ -258,7 +258,7 @@ fn the_length_of_a_channel_name_is_part_of_its_cost() {
     let bytes = |channel: &str| {
         let mut node = Node::alone();
         node.page(channel);
-        node.hub.counts().history_bytes
+        node.hub.gauges().history_bytes
     };
     assert_eq!(bytes("kept:12345678") - bytes("kept:1"), 7);
 }
@@ -273,10 +273,10 @@ fn recovery_of_the_latest_publication() {
         let offsets = recovered.publications.iter().map(|one| one.position);
         let offsets = offsets.map(|position| position.expect("kept").offset);
         let offsets: Vec<_> = offsets.collect();
-        (recovered.is_whole, recovered.are_latest, offsets)
+        (recovered.is_complete, recovered.is_latest_only, offsets)
     };
     let picky = |offset| SubscribeOptions {
-        picks: true,
+        recover_all: true,
         ..back_from(offset)
     };
     assert_eq!(

@@ -1,6 +1,6 @@
 //! Homes whose log takes no more: what other workers send there.
 
-use veche_hub::{Class, Mail, NoCredit, Outcome, WorkerId};
+use veche_hub::{HubMessage, HubMessageClass, NoCredit, RequestOutcome, WorkerId};
 
 use crate::node::{FAR, NEAR, Node, SOURCE};
 
@@ -11,10 +11,10 @@ const WITHOUT_CREDIT_MAX: usize = 1024;
 /// A home among four workers whose log is full, and a channel with history that is at home there.
 fn full() -> (Node, String) {
     let mut node = Node::home();
-    node.hub.keep_log();
+    node.hub.enable_log();
     let [kept] = node.names("kept");
     for _ in 0..PENDING_MAX {
-        assert_eq!(node.publish("", &kept), Ok(Outcome::Pending));
+        assert_eq!(node.publish("", &kept), Ok(RequestOutcome::Pending));
     }
     assert_eq!(node.publish("", &kept), Err(NoCredit));
     (node, kept)
@@ -24,7 +24,7 @@ fn full() -> (Node, String) {
 fn told(node: &mut Node) -> Vec<(u16, bool)> {
     let sent = std::mem::take(&mut node.desk.sent);
     let told = sent.into_iter().filter_map(|(to, mail)| match mail {
-        Mail::LogFull { is_full } => Some((to.0, is_full)),
+        HubMessage::LogFull { is_full } => Some((to.0, is_full)),
         _ => None,
     });
     told.collect()
@@ -35,8 +35,8 @@ fn publications_that_wait_for_the_log_do_not_keep_the_lane() {
     let (mut node, kept) = full();
     node.publish_from(SOURCE, "a", &kept);
     node.publish_from(SOURCE, "b", &kept);
-    assert_eq!(node.hub.counts().stalled, 2);
-    assert_eq!(node.desk.done, [(SOURCE, Class::Publish); 2]);
+    assert_eq!(node.hub.gauges().stalled, 2);
+    assert_eq!(node.desk.done, [(SOURCE, HubMessageClass::Publish); 2]);
     let others = [NEAR, FAR, SOURCE].map(|WorkerId(other)| other);
     assert_eq!(told(&mut node), others.map(|other| (other, true)));
     // Of a channel without history nothing is held back.
@@ -47,7 +47,7 @@ fn publications_that_wait_for_the_log_do_not_keep_the_lane() {
     assert_eq!(node.desk.done.len(), 3);
 
     node.write_log();
-    assert_eq!(node.hub.counts().stalled, 0);
+    assert_eq!(node.hub.gauges().stalled, 0);
     assert_eq!(told(&mut node), others.map(|other| (other, false)));
     node.write_log();
     assert_eq!(node.page(&kept).position.offset, u64::from(PENDING_MAX) + 2);
@@ -67,14 +67,17 @@ fn stalled_publications_without_credit_are_limited() {
     assert_eq!(node.desk.done.len(), WITHOUT_CREDIT_MAX);
     // Each worker has its own.
     node.publish_from(FAR, "b", &kept);
-    assert_eq!(node.desk.done.last(), Some(&(FAR, Class::Publish)));
+    assert_eq!(
+        node.desk.done.last(),
+        Some(&(FAR, HubMessageClass::Publish))
+    );
     node.write_log();
-    assert_eq!(node.hub.counts().stalled, 0);
+    assert_eq!(node.hub.gauges().stalled, 0);
     assert_eq!(node.desk.done.len(), WITHOUT_CREDIT_MAX + 11);
 }
 
 #[test]
-fn a_publisher_holds_back_what_a_full_log_would_have_to_keep() {
+fn publications_for_a_full_log_wait_at_the_publisher() {
     let mut node = Node::home();
     let far = |namespace: &str| {
         let mut names = (0..).map(|number| format!("{namespace}:{number}"));
@@ -83,10 +86,10 @@ fn a_publisher_holds_back_what_a_full_log_would_have_to_keep() {
     };
     let (kept, chat) = (far("kept"), far("chat"));
     node.desk.credits[usize::from(FAR.0)] = 9;
-    assert_eq!(node.publish("a", &kept), Ok(Outcome::Pending));
-    node.receive(FAR, Mail::LogFull { is_full: true });
+    assert_eq!(node.publish("a", &kept), Ok(RequestOutcome::Pending));
+    node.receive(FAR, HubMessage::LogFull { is_full: true });
     assert_eq!(node.publish("b", &kept), Err(NoCredit));
-    assert_eq!(node.publish("b", &chat), Ok(Outcome::Pending));
-    node.receive(FAR, Mail::LogFull { is_full: false });
-    assert_eq!(node.publish("b", &kept), Ok(Outcome::Pending));
+    assert_eq!(node.publish("b", &chat), Ok(RequestOutcome::Pending));
+    node.receive(FAR, HubMessage::LogFull { is_full: false });
+    assert_eq!(node.publish("b", &kept), Ok(RequestOutcome::Pending));
 }

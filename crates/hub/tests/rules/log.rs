@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Append, Namespaces, NoCredit, Outcome, PublishOptions, Question, Wildcards,
+    ChannelQuery, HubReply, LogRecord, Namespaces, NoCredit, PublishOptions, RequestOutcome,
+    Wildcards,
 };
 
 use crate::node::{Node, START_MS, TTL_MS};
@@ -18,7 +19,7 @@ const FRESH_MS: u64 = 60_000;
 
 fn passing() -> PublishOptions {
     PublishOptions {
-        is_passing: true,
+        skip_history: true,
         ..PublishOptions::default()
     }
 }
@@ -29,18 +30,18 @@ fn unkept_publications_count_against_the_log_only_while_waiting() {
     let large = "x".repeat(PENDING_BYTES_MAX / 16);
     for round in 0..40 {
         let kept = node.publish("kept", "kept:1");
-        assert_eq!(kept, Ok(Outcome::Pending), "{round}");
+        assert_eq!(kept, Ok(RequestOutcome::Pending), "{round}");
         let passed = node.publish_with(&large, "kept:1", passing());
-        assert_eq!(passed, Ok(Outcome::Pending), "{round}");
-        assert_eq!(node.hub.counts().pending, 2);
+        assert_eq!(passed, Ok(RequestOutcome::Pending), "{round}");
+        assert_eq!(node.hub.gauges().pending, 2);
         node.write_log();
-        assert_eq!(node.hub.counts().pending, 0);
+        assert_eq!(node.hub.gauges().pending, 0);
     }
     // While waiting they count.
-    assert_eq!(node.publish("kept", "kept:1"), Ok(Outcome::Pending));
+    assert_eq!(node.publish("kept", "kept:1"), Ok(RequestOutcome::Pending));
     for _ in 0..16 {
         let passed = node.publish_with(&large, "kept:1", passing());
-        assert_eq!(passed, Ok(Outcome::Pending));
+        assert_eq!(passed, Ok(RequestOutcome::Pending));
     }
     let refused = node.publish_with(&large, "kept:1", passing());
     assert_eq!(refused, Err(NoCredit));
@@ -53,7 +54,7 @@ fn a_channel_that_stops_keeping_history_keeps_the_order() {
     let mut node = Node::logged();
     node.subscribe(0, "kept:1");
     node.texts();
-    assert_eq!(node.publish("first", "kept:1"), Ok(Outcome::Pending));
+    assert_eq!(node.publish("first", "kept:1"), Ok(RequestOutcome::Pending));
     let without = Namespaces::with_wildcards(Wildcards::new(["news"]));
     node.hub.set_history(Arc::new(without), usize::MAX);
     assert_eq!(node.publish("second", "kept:1"), Err(NoCredit));
@@ -68,16 +69,16 @@ fn a_channel_that_stops_keeping_history_keeps_the_order() {
 fn the_number_of_publications_waiting_for_the_log_is_limited() {
     let mut node = Node::logged();
     for _ in 0..PENDING_MAX {
-        assert_eq!(node.publish("", "kept:1"), Ok(Outcome::Pending));
+        assert_eq!(node.publish("", "kept:1"), Ok(RequestOutcome::Pending));
     }
     assert_eq!(node.publish("", "kept:1"), Err(NoCredit));
-    assert_eq!(node.hub.counts().pending, PENDING_MAX);
+    assert_eq!(node.hub.gauges().pending, PENDING_MAX);
     // Channels without history do not depend on the log.
     node.subscribe(0, "chat:1");
-    assert_eq!(node.put("a", "chat:1").handed, Some(1));
+    assert_eq!(node.put("a", "chat:1").receivers, Some(1));
     node.write_log();
-    assert_eq!(node.hub.counts().pending, 0);
-    assert_eq!(node.publish("", "kept:1"), Ok(Outcome::Pending));
+    assert_eq!(node.hub.gauges().pending, 0);
+    assert_eq!(node.publish("", "kept:1"), Ok(RequestOutcome::Pending));
 }
 
 #[test]
@@ -86,7 +87,7 @@ fn many_unawaited_changes_make_a_batch() {
     assert!(!node.hub.has_changes());
     for number in 0..1_200 {
         let published = node.publish("a", &format!("kept:{number}"));
-        assert_eq!(published, Ok(Outcome::Pending));
+        assert_eq!(published, Ok(RequestOutcome::Pending));
     }
     assert!(node.hub.has_changes());
     node.write_log();
@@ -97,46 +98,46 @@ fn many_unawaited_changes_make_a_batch() {
     node.at(START_MS + TTL_MS);
     let each = 256;
     for _ in 0..CHANGES_MAX / each - 1 {
-        node.hub.look_after();
+        node.hub.maintain();
         assert_eq!(node.hub.take_batch(false), None);
         assert!(node.hub.has_changes());
     }
-    node.hub.look_after();
+    node.hub.maintain();
     let batch = node.hub.take_batch(false).expect("the limit is reached");
-    assert_eq!(batch.appends.len(), CHANGES_MAX);
-    let is_trimmed = |append: &Append| matches!(append, Append::Trimmed { below: 2, .. });
-    assert!(batch.appends.iter().all(is_trimmed));
+    assert_eq!(batch.records.len(), CHANGES_MAX);
+    let is_trimmed = |append: &LogRecord| matches!(append, LogRecord::Trimmed { below: 2, .. });
+    assert!(batch.records.iter().all(is_trimmed));
     assert!(!node.hub.has_changes());
     // The rest is below the limit.
-    node.hub.look_after();
+    node.hub.maintain();
     assert_eq!(node.hub.take_batch(false), None);
     let batch = node.hub.take_batch(true).expect("all of it");
-    assert_eq!(batch.appends.len(), 1_200 - CHANGES_MAX);
+    assert_eq!(batch.records.len(), 1_200 - CHANGES_MAX);
 }
 
 #[test]
 fn repeated_trims_of_one_stream_are_one_change() {
     let mut node = Node::logged();
     for _ in 0..CHANGES_MAX + 100 {
-        assert_eq!(node.publish("a", "kept:1"), Ok(Outcome::Pending));
+        assert_eq!(node.publish("a", "kept:1"), Ok(RequestOutcome::Pending));
     }
     node.write_log();
     assert!(node.hub.has_changes());
     assert_eq!(node.hub.take_batch(false), None);
     let batch = node.hub.take_batch(true).expect("all of it");
-    assert!(matches!(batch.appends[..], [Append::Trimmed { .. }]));
+    assert!(matches!(batch.records[..], [LogRecord::Trimmed { .. }]));
 }
 
 #[test]
 fn a_stream_with_pending_publications_is_not_closed() {
     let mut node = Node::logged();
-    assert_eq!(node.publish("a", "kept:1"), Ok(Outcome::Pending));
+    assert_eq!(node.publish("a", "kept:1"), Ok(RequestOutcome::Pending));
     node.at(START_MS + 2 * FRESH_MS);
-    node.hub.look_after();
-    assert_eq!(node.hub.counts().streams, 1);
+    node.hub.maintain();
+    assert_eq!(node.hub.gauges().streams, 1);
     node.write_log();
     let answers = std::mem::take(&mut node.desk.answers);
-    let [(_, Answer::Published(published))] = answers[..] else {
+    let [(_, HubReply::Published(published))] = answers[..] else {
         panic!("{answers:?}");
     };
     assert_eq!(published.position.map(|position| position.offset), Some(1));
@@ -147,12 +148,12 @@ fn opened_streams_are_logged_with_epoch_and_time() {
     let mut node = Node::logged();
     let epoch = node.page("kept:1").position.epoch;
     let batch = node.hub.take_batch(false).expect("its epoch is known");
-    let opened = Append::Opened {
+    let opened = LogRecord::Opened {
         channel: "kept:1".into(),
         epoch,
         at_ms: START_MS,
     };
-    assert_eq!((batch.number, batch.appends), (1, vec![opened]));
+    assert_eq!((batch.number, batch.records), (1, vec![opened]));
 }
 
 #[test]
@@ -161,16 +162,16 @@ fn removing_an_empty_history_waits_for_an_empty_batch() {
     node.page("kept:1");
     node.write_log();
     assert!(!node.hub.has_changes());
-    let outcome = node.ask("kept:1", Question::RemoveHistory);
-    assert_eq!(outcome, Outcome::Pending);
+    let outcome = node.ask("kept:1", ChannelQuery::RemoveHistory);
+    assert_eq!(outcome, RequestOutcome::Pending);
     assert!(node.hub.has_changes());
     let batch = node.hub.take_batch(false).expect("an answer waits for it");
-    assert_eq!((batch.number, batch.appends), (2, vec![]));
+    assert_eq!((batch.number, batch.records), (2, vec![]));
     assert!(node.desk.answers.is_empty());
-    node.hub.durable(2, &mut node.desk);
+    node.hub.batch_durable(2, &mut node.desk);
     assert!(matches!(
         node.desk.answers[..],
-        [(_, Answer::HistoryRemoved(Ok(())))]
+        [(_, HubReply::HistoryRemoved(Ok(())))]
     ));
     assert!(!node.hub.has_changes());
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use veche_hub::{Epoch, Namespace, Namespaces, Pattern};
+use veche_hub::{Epoch, NamespaceOptions, Namespaces, PathPattern};
 
 use crate::node::{Node, namespaces};
 
-fn slow_miss() -> Namespace {
-    Namespace {
-        slow_miss: true,
-        ..Namespace::default()
+fn slow_miss() -> NamespaceOptions {
+    NamespaceOptions {
+        drop_when_slow: true,
+        ..NamespaceOptions::default()
     }
 }
 
@@ -25,10 +25,10 @@ fn misses(node: &mut Node, channels: &[&str]) -> Vec<bool> {
 
 #[test]
 fn deliveries_are_marked_missable_by_namespace_and_pattern() {
-    let pattern = Pattern::new("/users/:user").expect("a pattern");
+    let pattern = PathPattern::new("/users/:user").expect("a pattern");
     let mut by_name = namespaces();
     by_name.insert("chat", slow_miss());
-    by_name.insert("other", Namespace::default());
+    by_name.insert("other", NamespaceOptions::default());
     let mut by_pattern = namespaces();
     by_pattern.insert_pattern(pattern, slow_miss());
     let channels = ["chat:1", "/users/ann", "other:1", "kept:1"];
@@ -49,8 +49,8 @@ fn positioned_publications_are_never_missable() {
     let kept = all.of("kept:1");
     all.insert(
         "kept",
-        Namespace {
-            slow_miss: true,
+        NamespaceOptions {
+            drop_when_slow: true,
             ..kept
         },
     );
@@ -62,15 +62,15 @@ fn positioned_publications_are_never_missable() {
 #[test]
 fn the_most_specific_pattern_applies_in_any_order_of_insertion() {
     let texts = ["/:kind/:id", "/users/:id", "/users/me", "/:kind/me"];
-    let options = |size: u64| Namespace {
+    let options = |size: u64| NamespaceOptions {
         leave_delay_ms: size,
-        ..Namespace::default()
+        ..NamespaceOptions::default()
     };
     for rotation in 0..texts.len() {
         let mut all = Namespaces::new();
         for offset in 0..texts.len() {
             let place = (rotation + offset) % texts.len();
-            let pattern = Pattern::new(texts[place]).expect("a pattern");
+            let pattern = PathPattern::new(texts[place]).expect("a pattern");
             all.insert_pattern(pattern, options(place as u64));
         }
         for (channel, expected) in [

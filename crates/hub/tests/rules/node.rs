@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{
-    Answer, Caller, Class, ClientInfo, ConnectionId, Delivery, Event, Format, History, Hub,
-    Instruction, Joined, Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome, Outlet,
-    Page, Payload, PayloadKind, PayloadRef, Position, PublishOptions, Published, Query, Question,
-    Recovery, Since, SubscribeError, SubscribeOptions, Ticket, Told, USERS, Wildcards, WorkerId,
+    Caller, ChannelQuery, ClientInfo, ConnectionId, Delivery, EncodingId, EventLevel, FeedEvent,
+    HistoryOptions, HistoryPage, HistoryQuery, Hub, HubMessage, HubMessageClass, HubReply,
+    NamespaceOptions, Namespaces, NoCredit, Now, Options, Outlet, Payload, PayloadKind, PayloadRef,
+    Position, PublishOptions, PublishOutcome, RecoveryMode, RequestOutcome, Since, SubscribeError,
+    SubscribeOptions, SubscribeOutcome, Ticket, USERS, UserCommand, Wildcards, WorkerId,
 };
 
 use crate::common::{name, session};
@@ -32,7 +33,7 @@ pub(crate) struct Given {
     pub(crate) source: String,
     pub(crate) text: String,
     pub(crate) position: Option<Position>,
-    pub(crate) event: Event,
+    pub(crate) event: FeedEvent,
     pub(crate) receivers: u32,
     pub(crate) slow_miss: bool,
     pub(crate) previous: Option<String>,
@@ -43,19 +44,19 @@ pub(crate) struct Given {
 pub(crate) struct Desk {
     /// Data mails that each worker accepts.
     pub(crate) credits: [usize; 4],
-    pub(crate) sent: Vec<(WorkerId, Mail)>,
+    pub(crate) sent: Vec<(WorkerId, HubMessage)>,
     /// Sent publications, as words.
     pub(crate) delivered: Vec<String>,
-    pub(crate) done: Vec<(WorkerId, Class)>,
+    pub(crate) done: Vec<(WorkerId, HubMessageClass)>,
     pub(crate) given: Vec<Given>,
-    pub(crate) answers: Vec<(Ticket, Answer)>,
+    pub(crate) answers: Vec<(Ticket, HubReply)>,
     pub(crate) instructed: Vec<ConnectionId>,
-    pub(crate) settling: Vec<(Caller, Arc<Instruction>)>,
+    pub(crate) settling: Vec<(Caller, Arc<UserCommand>)>,
 }
 
 impl Outlet for Desk {
-    fn mail(&mut self, to: WorkerId, mail: Mail) {
-        if let Mail::Deliver { publication, .. } = &mail {
+    fn send_message(&mut self, to: WorkerId, mail: HubMessage) {
+        if let HubMessage::Deliver { publication, .. } = &mail {
             let credits = &mut self.credits[usize::from(to.0)];
             *credits = credits.checked_sub(1).expect("sent without credit");
             let text = String::from_utf8_lossy(&publication.payload.bytes);
@@ -64,11 +65,11 @@ impl Outlet for Desk {
         self.sent.push((to, mail));
     }
 
-    fn has_credit(&self, to: WorkerId, _: Class) -> bool {
+    fn has_credit(&self, to: WorkerId, _: HubMessageClass) -> bool {
         self.credits[usize::from(to.0)] > 0
     }
 
-    fn mail_done(&mut self, from: WorkerId, class: Class) {
+    fn return_credit(&mut self, from: WorkerId, class: HubMessageClass) {
         self.done.push((from, class));
     }
 
@@ -76,7 +77,7 @@ impl Outlet for Desk {
         // An encoding is never reused for another publication.
         let bytes = delivery.payload.bytes;
         let encode = || Bytes::copy_from_slice(bytes);
-        let encoding = delivery.encodings.find_or_encode(Format(1), encode);
+        let encoding = delivery.encodings.find_or_encode(EncodingId(1), encode);
         assert_eq!(encoding, bytes);
         self.given.push(Given {
             session,
@@ -86,28 +87,28 @@ impl Outlet for Desk {
             position: delivery.position,
             event: delivery.event,
             receivers: delivery.receivers,
-            slow_miss: delivery.slow_miss,
+            slow_miss: delivery.drop_when_slow,
             previous: delivery
                 .previous
                 .map(|one| String::from_utf8_lossy(one.bytes).into_owned()),
         });
     }
 
-    fn answer(&mut self, _: ConnectionId, ticket: Ticket, answer: Answer) {
+    fn send_reply(&mut self, _: ConnectionId, ticket: Ticket, answer: HubReply) {
         self.answers.push((ticket, answer));
     }
 
-    fn instruct(&mut self, session: ConnectionId, _: &Arc<Instruction>) {
+    fn execute_command(&mut self, session: ConnectionId, _: &Arc<UserCommand>) {
         self.instructed.push(session);
     }
 
-    fn instructed(&mut self, caller: Caller, instruction: &Arc<Instruction>) {
+    fn command_dispatched(&mut self, caller: Caller, instruction: &Arc<UserCommand>) {
         self.settling.push((caller, Arc::clone(instruction)));
     }
 }
 
-pub(crate) fn remembering(recovery: Recovery) -> Option<History> {
-    Some(History {
+pub(crate) fn remembering(recovery: RecoveryMode) -> Option<HistoryOptions> {
+    Some(HistoryOptions {
         size: 10,
         ttl_ms: TTL_MS,
         position_ttl_ms: POSITION_TTL_MS,
@@ -120,26 +121,26 @@ pub(crate) fn remembering(recovery: Recovery) -> Option<History> {
 /// too with a delay; `news` has a wildcard.
 pub(crate) fn namespaces() -> Namespaces {
     let mut all = Namespaces::with_wildcards(Wildcards::new(["news"]));
-    let kept = Namespace {
-        history: remembering(Recovery::Missed),
-        ..Namespace::default()
+    let kept = NamespaceOptions {
+        history: remembering(RecoveryMode::Missed),
+        ..NamespaceOptions::default()
     };
-    let latest = Namespace {
-        history: remembering(Recovery::Latest),
-        ..Namespace::default()
+    let latest = NamespaceOptions {
+        history: remembering(RecoveryMode::Latest),
+        ..NamespaceOptions::default()
     };
-    let room = Namespace {
+    let room = NamespaceOptions {
         presence: true,
         join_leave: true,
-        ..Namespace::default()
+        ..NamespaceOptions::default()
     };
-    let hall = Namespace {
+    let hall = NamespaceOptions {
         leave_delay_ms: 5_000,
         ..room
     };
-    let told = Namespace {
-        told: Told::Members,
-        ..Namespace::default()
+    let told = NamespaceOptions {
+        event_level: EventLevel::Members,
+        ..NamespaceOptions::default()
     };
     all.insert("kept", kept);
     all.insert("news", kept);
@@ -147,7 +148,7 @@ pub(crate) fn namespaces() -> Namespaces {
     all.insert("room", room);
     all.insert("hall", hall);
     all.insert("told", told);
-    all.insert(USERS, Namespace::default());
+    all.insert(USERS, NamespaceOptions::default());
     all
 }
 
@@ -182,7 +183,7 @@ impl Node {
     /// The only worker, with a log.
     pub(crate) fn logged() -> Self {
         let mut node = Self::alone();
-        node.hub.keep_log();
+        node.hub.enable_log();
         node
     }
 
@@ -237,11 +238,11 @@ impl Node {
         session: ConnectionId,
         channel: &str,
         joining: &SubscribeOptions,
-    ) -> Option<Joined> {
+    ) -> Option<SubscribeOutcome> {
         self.try_subscribe(session, channel, joining)
             .expect("there is room");
         match self.desk.answers.pop() {
-            Some((_, Answer::Subscribed(joined))) => joined.map(|joined| *joined),
+            Some((_, HubReply::Subscribed(joined))) => joined.map(|joined| *joined),
             other => {
                 self.desk.answers.extend(other);
                 None
@@ -266,7 +267,7 @@ impl Node {
         worker: WorkerId,
         channel: &str,
         joining: &SubscribeOptions,
-    ) -> Mail {
+    ) -> HubMessage {
         let mut there = Hub::new(worker, self.hub.workers(), self.seed, Options::default());
         there.set_history(Arc::new(namespaces()), usize::MAX);
         let mut desk = Desk::default();
@@ -284,7 +285,7 @@ impl Node {
         self.receive(worker, mail);
     }
 
-    pub(crate) fn receive(&mut self, from: WorkerId, mail: Mail) {
+    pub(crate) fn receive(&mut self, from: WorkerId, mail: HubMessage) {
         self.hub.receive(from, mail, &mut self.desk);
     }
 
@@ -292,7 +293,7 @@ impl Node {
         &mut self,
         text: &str,
         channel: &str,
-    ) -> Result<Outcome<Published>, NoCredit> {
+    ) -> Result<RequestOutcome<PublishOutcome>, NoCredit> {
         self.publish_with(text, channel, PublishOptions::default())
     }
 
@@ -301,7 +302,7 @@ impl Node {
         text: &str,
         channel: &str,
         terms: PublishOptions,
-    ) -> Result<Outcome<Published>, NoCredit> {
+    ) -> Result<RequestOutcome<PublishOutcome>, NoCredit> {
         let payload = PayloadRef {
             kind: PayloadKind::Text,
             bytes: text.as_bytes(),
@@ -313,9 +314,9 @@ impl Node {
     }
 
     /// Publishes to a local home with room.
-    pub(crate) fn put(&mut self, text: &str, channel: &str) -> Published {
+    pub(crate) fn put(&mut self, text: &str, channel: &str) -> PublishOutcome {
         match self.publish(text, channel) {
-            Ok(Outcome::Done(published)) => published,
+            Ok(RequestOutcome::Done(published)) => published,
             other => panic!("{other:?}"),
         }
     }
@@ -326,7 +327,7 @@ impl Node {
             kind: PayloadKind::Text,
             bytes: Bytes::from_static(text.as_bytes()),
         };
-        let mail = Mail::Publish {
+        let mail = HubMessage::Publish {
             channel: Arc::from(channel),
             payload,
             terms: None,
@@ -335,19 +336,24 @@ impl Node {
         self.receive(worker, mail);
     }
 
-    pub(crate) fn ask(&mut self, channel: &str, question: Question) -> Outcome<Answer> {
+    pub(crate) fn ask(
+        &mut self,
+        channel: &str,
+        question: ChannelQuery,
+    ) -> RequestOutcome<HubReply> {
         let asker = (session(77), Ticket(77));
-        self.hub.ask(asker, name(channel), question, &mut self.desk)
+        self.hub
+            .query(asker, name(channel), question, &mut self.desk)
     }
 
     /// The whole history of a channel.
-    pub(crate) fn page(&mut self, channel: &str) -> Page {
-        let all = Query {
+    pub(crate) fn page(&mut self, channel: &str) -> HistoryPage {
+        let all = HistoryQuery {
             limit: usize::MAX,
-            ..Query::default()
+            ..HistoryQuery::default()
         };
-        match self.ask(channel, Question::History(all)) {
-            Outcome::Done(Answer::History(Ok(page))) => *page,
+        match self.ask(channel, ChannelQuery::History(all)) {
+            RequestOutcome::Done(HubReply::History(Ok(page))) => *page,
             other => panic!("{other:?}"),
         }
     }
@@ -359,7 +365,7 @@ impl Node {
     /// Takes a batch and reports it as durable.
     pub(crate) fn write_log(&mut self) {
         if let Some(batch) = self.hub.take_batch(false) {
-            self.hub.durable(batch.number, &mut self.desk);
+            self.hub.batch_durable(batch.number, &mut self.desk);
         }
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use veche_hub::{
-    Class, Differences, Event, Mail, Namespace, Outcome, Payload, PayloadKind, Publication,
-    PublishOptions, Published, Version,
+    DeltaMode, FeedEvent, HubMessage, HubMessageClass, NamespaceOptions, Payload, PayloadKind,
+    Publication, PublishOptions, PublishOutcome, RequestOutcome, Version,
 };
 
 use crate::node::{HOME, NEAR, Node, SOURCE, START_MS, namespaces};
@@ -26,21 +26,21 @@ fn versioned(number: u64) -> PublishOptions {
     }
 }
 
-fn put(node: &mut Node, text: &str, channel: &str, terms: PublishOptions) -> Published {
+fn put(node: &mut Node, text: &str, channel: &str, terms: PublishOptions) -> PublishOutcome {
     match node.publish_with(text, channel, terms) {
-        Ok(Outcome::Done(published)) => published,
+        Ok(RequestOutcome::Done(published)) => published,
         other => panic!("{other:?}"),
     }
 }
 
-fn offset(published: Published) -> Option<u64> {
+fn offset(published: PublishOutcome) -> Option<u64> {
     published.position.map(|position| position.offset)
 }
 
 /// What its repetition is answered.
-fn skipped(first: Published) -> Published {
+fn skipped(first: PublishOutcome) -> PublishOutcome {
     assert!(!first.is_skipped);
-    Published {
+    PublishOutcome {
         is_skipped: true,
         ..first
     }
@@ -51,19 +51,19 @@ fn a_repeated_publication_gets_the_first_answer_and_is_delivered_once() {
     let mut node = Node::alone();
     node.subscribe(0, "kept:1");
     let first = put(&mut node, "a", "kept:1", keyed("k"));
-    assert_eq!((first.handed, offset(first)), (Some(1), Some(1)));
+    assert_eq!((first.receivers, offset(first)), (Some(1), Some(1)));
     node.subscribe(1, "kept:1");
     assert_eq!(put(&mut node, "a", "kept:1", keyed("k")), skipped(first));
     assert_eq!(node.texts(), ["a"]);
     assert_eq!(offset(put(&mut node, "b", "kept:1", keyed("l"))), Some(2));
     // Also in a channel without history.
-    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).handed, Some(0));
+    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).receivers, Some(0));
     node.subscribe(2, "chat:1");
-    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).handed, Some(0));
+    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).receivers, Some(0));
     node.at(START_MS + KEPT_MS - 1);
-    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).handed, Some(0));
+    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).receivers, Some(0));
     node.at(START_MS + KEPT_MS);
-    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).handed, Some(1));
+    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).receivers, Some(1));
 }
 
 #[test]
@@ -83,11 +83,11 @@ fn a_stale_publication_is_answered_with_the_current_position_and_not_delivered()
     node.subscribe(0, "kept:1");
     assert_eq!(offset(put(&mut node, "a", "kept:1", versioned(5))), Some(1));
     let stale = put(&mut node, "old", "kept:1", versioned(5));
-    assert_eq!((stale.handed, offset(stale)), (Some(0), Some(1)));
+    assert_eq!((stale.receivers, offset(stale)), (Some(0), Some(1)));
     assert!(stale.is_skipped);
     assert_eq!(offset(put(&mut node, "b", "kept:1", versioned(6))), Some(2));
     assert_eq!(node.texts(), ["a", "b"]);
-    assert_eq!(node.hub.handed_total(), 2);
+    assert_eq!(node.hub.receivers_total(), 2);
 }
 
 #[test]
@@ -96,11 +96,11 @@ fn a_passing_publication_is_delivered_and_not_kept() {
     node.subscribe(0, "kept:1");
     node.put("a", "kept:1");
     let passing = PublishOptions {
-        is_passing: true,
+        skip_history: true,
         ..PublishOptions::default()
     };
     let published = put(&mut node, "now", "kept:1", passing);
-    assert_eq!((published.handed, published.position), (Some(1), None));
+    assert_eq!((published.receivers, published.position), (Some(1), None));
     assert_eq!(node.texts(), ["a", "now"]);
     let page = node.page("kept:1");
     assert_eq!((page.len(), page.position.offset), (1, 1));
@@ -109,29 +109,25 @@ fn a_passing_publication_is_delivered_and_not_kept() {
 #[test]
 fn the_previous_payload_is_sent_as_namespace_and_terms_demand() {
     let asked = PublishOptions {
-        has_difference: true,
+        use_delta: true,
         ..PublishOptions::default()
     };
     for (differences, terms, expected) in [
-        (Differences::Off, asked.clone(), [false, false]),
+        (DeltaMode::Off, asked.clone(), [false, false]),
         (
-            Differences::Asked,
+            DeltaMode::OnRequest,
             PublishOptions::default(),
             [false, false],
         ),
-        (Differences::Asked, asked, [false, true]),
-        (
-            Differences::Always,
-            PublishOptions::default(),
-            [false, true],
-        ),
+        (DeltaMode::OnRequest, asked, [false, true]),
+        (DeltaMode::Always, PublishOptions::default(), [false, true]),
     ] {
         let mut node = Node::home();
         let [channel] = node.names("kept");
         let mut all = namespaces();
         let kept = all.of("kept:1");
-        let options = Namespace {
-            differences,
+        let options = NamespaceOptions {
+            delta_mode: differences,
             ..kept
         };
         all.insert("kept", options);
@@ -143,7 +139,9 @@ fn the_previous_payload_is_sent_as_namespace_and_terms_demand() {
             put(&mut node, text, &channel, terms.clone());
         }
         let previous = node.desk.sent.iter().map(|(_, mail)| match mail {
-            Mail::Deliver { previous, .. } => previous.as_ref().is_some_and(|one| one.bytes == "a"),
+            HubMessage::Deliver { previous, .. } => {
+                previous.as_ref().is_some_and(|one| one.bytes == "a")
+            }
             other => panic!("{other:?}"),
         });
         let previous: Vec<_> = previous.collect();
@@ -163,7 +161,7 @@ fn a_remote_publication_returns_its_credit_once() {
     assert!(node.desk.done.iter().all(|(to, _)| *to == SOURCE));
     assert_eq!(node.texts(), ["a"]);
     assert_eq!(
-        node.hub.counts().entries,
+        node.hub.gauges().entries,
         1,
         "a publication without subscribers leaves no entry"
     );
@@ -179,7 +177,7 @@ fn a_remote_delivery_keeps_the_previous_payload_and_returns_its_credit() {
     node.subscribe(0, &away);
     let Some((
         home,
-        Mail::Subscribe {
+        HubMessage::Subscribe {
             session,
             ticket,
             registration,
@@ -191,7 +189,7 @@ fn a_remote_delivery_keeps_the_previous_payload_and_returns_its_credit() {
     };
     node.receive(
         home,
-        Mail::Subscribed {
+        HubMessage::Subscribed {
             session,
             ticket,
             registration,
@@ -202,13 +200,13 @@ fn a_remote_delivery_keeps_the_previous_payload_and_returns_its_credit() {
         kind: PayloadKind::Text,
         bytes: text.into(),
     };
-    let deliver = |channel: &str| Mail::Deliver {
+    let deliver = |channel: &str| HubMessage::Deliver {
         channel: Arc::from(channel),
         publication: Publication {
             payload: payload("b"),
             position: None,
             at_ms: START_MS,
-            event: Event::Published,
+            event: FeedEvent::Published,
             info: None,
         },
         previous: Some(payload("a")),
@@ -216,10 +214,10 @@ fn a_remote_delivery_keeps_the_previous_payload_and_returns_its_credit() {
     node.receive(home, deliver(&away));
     let given = &node.desk.given[0];
     assert_eq!((&*given.text, given.previous.as_deref()), ("b", Some("a")));
-    assert_eq!(node.desk.done, [(home, Class::Deliver)]);
+    assert_eq!(node.desk.done, [(home, HubMessageClass::Deliver)]);
     // The home has not heard of the last unsubscription yet.
     node.unsubscribe(0, &away);
     node.receive(home, deliver(&away));
     assert_eq!((node.desk.given.len(), node.desk.done.len()), (1, 2));
-    assert_eq!(node.hub.counts().entries, 0);
+    assert_eq!(node.hub.gauges().entries, 0);
 }

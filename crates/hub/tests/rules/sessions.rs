@@ -27,8 +27,8 @@ fn a_closed_session_cannot_subscribe_again() {
     node.close(session(0));
     let refused = try_subscribe(&mut node, session(0), "chat");
     assert_eq!(refused, Err(SubscribeError::Stale));
-    assert_eq!(node.hub.counts().subscriptions, 0);
-    assert_eq!(node.put("a", "chat").handed, Some(0));
+    assert_eq!(node.hub.gauges().subscriptions, 0);
+    assert_eq!(node.put("a", "chat").receivers, Some(0));
     assert_eq!(try_subscribe(&mut node, generation(1), "chat"), Ok(()));
     let refused = try_subscribe(&mut node, session(0), "chat");
     assert_eq!(refused, Err(SubscribeError::Stale));
@@ -41,11 +41,11 @@ fn a_successor_closes_its_unclosed_forerunner() {
         node.subscribe(0, channel);
     }
     assert_eq!(try_subscribe(&mut node, generation(1), "d"), Ok(()));
-    assert_eq!(node.hub.counts().subscriptions, 1);
+    assert_eq!(node.hub.gauges().subscriptions, 1);
     for channel in ["a", "b", "c"] {
-        assert_eq!(node.put("x", channel).handed, Some(0));
+        assert_eq!(node.put("x", channel).receivers, Some(0));
     }
-    assert_eq!(node.put("x", "d").handed, Some(1));
+    assert_eq!(node.put("x", "d").receivers, Some(1));
     let given: Vec<_> = node.desk.given.iter().map(|one| one.session).collect();
     assert_eq!(given, [generation(1)]);
 }
@@ -70,14 +70,14 @@ fn subscriptions_and_sessions_of_a_worker_are_limited() {
         try_subscribe(&mut node, session(0), "b"),
         Err(SubscribeError::Full)
     );
-    assert_eq!(node.hub.counts().subscriptions, 3);
+    assert_eq!(node.hub.gauges().subscriptions, 3);
     node.unsubscribe(1, "a");
     assert_eq!(
         try_subscribe(&mut node, session(0), "a"),
-        Err(SubscribeError::Already)
+        Err(SubscribeError::AlreadySubscribed)
     );
     assert_eq!(try_subscribe(&mut node, session(0), "b"), Ok(()));
-    assert_eq!(node.hub.counts().entries, 2);
+    assert_eq!(node.hub.gauges().entries, 2);
 }
 
 #[test]
@@ -183,5 +183,5 @@ fn subscriptions_are_found_by_session_and_channel_only() {
         let all = crate::common::name("all");
         assert!(!node.hub.unsubscribe(other, all, &mut node.desk));
     }
-    assert_eq!(node.hub.counts().subscriptions, 2 * MANY);
+    assert_eq!(node.hub.gauges().subscriptions, 2 * MANY);
 }

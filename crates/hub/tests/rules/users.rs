@@ -3,22 +3,22 @@
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Caller, Deed, Instructed, Instruction, Mail, Outcome, Question, Ticket, UserStatus,
-    WorkerId,
+    Caller, ChannelQuery, CommandDispatch, HubMessage, HubReply, RequestOutcome, Ticket,
+    UserAction, UserCommand, UserStatus, WorkerId,
 };
 
 use crate::common::session;
 use crate::node::{FAR, NEAR, Node, START_MS};
 
 fn status(node: &mut Node, user: &str) -> UserStatus {
-    match node.ask(&format!("#{user}"), Question::UserStatus) {
-        Outcome::Done(Answer::UserStatus(status)) => status,
+    match node.ask(&format!("#{user}"), ChannelQuery::UserStatus) {
+        RequestOutcome::Done(HubReply::UserStatus(status)) => status,
         other => panic!("{other:?}"),
     }
 }
 
-fn begone() -> Instruction {
-    Instruction::to_all(Deed::Disconnect {
+fn begone() -> UserCommand {
+    UserCommand::to_all(UserAction::Disconnect {
         code: 3000,
         reason: Arc::from("begone"),
     })
@@ -55,7 +55,7 @@ fn a_connected_user_has_no_last_seen() {
     node.subscribe(0, &channel);
     node.subscribe(1, &channel);
     node.subscribe_from(NEAR, &channel);
-    assert_eq!(node.hub.counts().users, 1);
+    assert_eq!(node.hub.gauges().users, 1);
     let there = |connections| UserStatus {
         connections,
         last_seen_ms: None,
@@ -64,9 +64,9 @@ fn a_connected_user_has_no_last_seen() {
     node.close(session(0));
     node.close(session(1));
     assert_eq!(status(&mut node, &user), there(1));
-    assert_eq!(node.hub.counts().users, 1);
+    assert_eq!(node.hub.gauges().users, 1);
     node.at(START_MS + 7);
-    let mail = Mail::Unsubscribe {
+    let mail = HubMessage::Unsubscribe {
         channel: Arc::from(channel.as_str()),
         client: None,
         registration: None,
@@ -77,7 +77,7 @@ fn a_connected_user_has_no_last_seen() {
         last_seen_ms: Some(START_MS + 7),
     };
     assert_eq!(status(&mut node, &user), gone);
-    assert_eq!(node.hub.counts().users, 0);
+    assert_eq!(node.hub.gauges().users, 0);
     node.subscribe_from(NEAR, &channel);
     assert_eq!(status(&mut node, &user), there(1));
 }
@@ -98,16 +98,18 @@ fn an_instruction_reaches_and_counts_all_connections_of_a_user() {
     node.subscribe_from(FAR, &channel);
     node.desk.sent.clear();
     let from = Some((session(9), Ticket(9)));
-    let outcome = node.hub.instruct(from, &user, begone(), &mut node.desk);
+    let outcome = node
+        .hub
+        .send_user_command(from, &user, begone(), &mut node.desk);
     // Three workers, and each has to tell the homes of whatever its sessions were subscribed to.
-    let instructed = Instructed {
+    let instructed = CommandDispatch {
         connections: 4,
-        open: 3 * 4,
+        pending_acknowledgements: 3 * 4,
     };
-    assert_eq!(outcome, Ok(Outcome::Done(instructed)));
+    assert_eq!(outcome, Ok(RequestOutcome::Done(instructed)));
     assert_eq!(node.desk.instructed, [session(0), session(1)]);
     let told = node.desk.sent.iter().map(|(to, mail)| {
-        assert!(matches!(mail, Mail::Instruct { .. }));
+        assert!(matches!(mail, HubMessage::Command { .. }));
         *to
     });
     assert_eq!(told.collect::<Vec<_>>(), [NEAR, FAR]);
@@ -118,13 +120,17 @@ fn an_instruction_reaches_and_counts_all_connections_of_a_user() {
 
     // A remote home is told by mail.
     node.desk.sent.clear();
-    let outcome = node.hub.instruct(from, &away, begone(), &mut node.desk);
-    assert_eq!(outcome, Ok(Outcome::Pending));
+    let outcome = node
+        .hub
+        .send_user_command(from, &away, begone(), &mut node.desk);
+    assert_eq!(outcome, Ok(RequestOutcome::Pending));
     assert!(matches!(
         node.desk.sent[..],
-        [(_, Mail::InstructAll { .. })]
+        [(_, HubMessage::CommandUser { .. })]
     ));
-    let outcome = node.hub.instruct(from, "", begone(), &mut node.desk);
+    let outcome = node
+        .hub
+        .send_user_command(from, "", begone(), &mut node.desk);
     assert!(outcome.is_err());
 }
 
@@ -143,10 +149,10 @@ fn a_caller_is_answered_by_the_homes_concerned_behind_all_that_sessions_have_cha
     let from = (session(9), Ticket(9));
     let unsubscribe = |channel: &Arc<str>| {
         let channel = Arc::clone(channel);
-        Instruction::to_all(Deed::Unsubscribe { channel })
+        UserCommand::to_all(UserAction::Unsubscribe { channel })
     };
     let refresh = |is_expired| {
-        Instruction::to_all(Deed::Refresh {
+        UserCommand::to_all(UserAction::Refresh {
             is_expired,
             expires_at_s: None,
             info: None,
@@ -163,17 +169,19 @@ fn a_caller_is_answered_by_the_homes_concerned_behind_all_that_sessions_have_cha
         node.desk.answers.clear();
         let outcome = node
             .hub
-            .instruct(Some(from), &user, instruction, &mut node.desk);
-        let Ok(Outcome::Done(instructed)) = outcome else {
+            .send_user_command(Some(from), &user, instruction, &mut node.desk);
+        let Ok(RequestOutcome::Done(instructed)) = outcome else {
             panic!("{outcome:?}");
         };
-        assert_eq!(instructed.open, answers + mails);
+        assert_eq!(instructed.pending_acknowledgements, answers + mails);
         assert!(node.desk.answers.is_empty(), "its session has done nothing");
         for (caller, instruction) in std::mem::take(&mut node.desk.settling) {
-            node.hub.settle(caller, &instruction, &mut node.desk);
+            node.hub
+                .acknowledge_command(caller, &instruction, &mut node.desk);
         }
         assert_eq!(node.desk.answers.len(), answers as usize);
-        let all_settle = |(_, mail): &(WorkerId, Mail)| matches!(mail, Mail::Settle { .. });
+        let all_settle =
+            |(_, mail): &(WorkerId, HubMessage)| matches!(mail, HubMessage::Acknowledge { .. });
         assert!(node.desk.sent.iter().all(all_settle));
         assert_eq!(node.desk.sent.len(), mails as usize);
     }
@@ -185,14 +193,14 @@ fn a_caller_is_answered_by_the_homes_concerned_behind_all_that_sessions_have_cha
         ticket: Ticket(7),
     };
     node.hub
-        .receive(NEAR, Mail::Settle { caller }, &mut node.desk);
+        .receive(NEAR, HubMessage::Acknowledge { caller }, &mut node.desk);
     let [
         (
             FAR,
-            Mail::Answer {
+            HubMessage::Answer {
                 session: to,
                 ticket: Ticket(7),
-                answer: Answer::Settled,
+                answer: HubReply::CommandAcknowledged,
             },
         ),
     ] = &node.desk.sent[..]
@@ -205,20 +213,25 @@ fn a_caller_is_answered_by_the_homes_concerned_behind_all_that_sessions_have_cha
 #[test]
 fn instructions_select_connections_by_id() {
     let all = begone();
-    assert!(all.means_all() && all.means("a"));
-    let one = Instruction {
+    assert!(all.applies_to_all() && all.applies_to("a"));
+    let one = UserCommand {
         client: Some("a".into()),
         ..begone()
     };
-    assert!(!one.means_all() && one.means("a") && !one.means("b"));
-    let others = Instruction {
+    assert!(!one.applies_to_all() && one.applies_to("a") && !one.applies_to("b"));
+    let others = UserCommand {
         except: ["a".into(), "b".into()].into(),
         ..begone()
     };
-    assert!(!others.means_all() && !others.means("a") && !others.means("b") && others.means("c"));
-    let none = Instruction {
+    assert!(
+        !others.applies_to_all()
+            && !others.applies_to("a")
+            && !others.applies_to("b")
+            && others.applies_to("c")
+    );
+    let none = UserCommand {
         client: Some("a".into()),
         ..others
     };
-    assert!(!none.means_all() && !none.means("a") && !none.means("c"));
+    assert!(!none.applies_to_all() && !none.applies_to("a") && !none.applies_to("c"));
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{
-    Answer, Audience, CONNECTED_MAX, ClientInfo, Connected, Connections, ENCODINGS_MAX, Encodings,
-    Format, Glob, Hub, Info, LISTED_MAX, Listing, Mail, Options, Payload, PayloadKind,
-    PublishOptions, Ticket, WorkerId,
+    Audience, CHANNELS_LISTED_MAX, CONNECTIONS_LISTED_MAX, ChannelList, ClientInfo, ConnectionInfo,
+    ConnectionList, ENCODINGS_MAX, EncodingId, Encodings, Glob, Hub, HubMessage, HubReply, Options,
+    Payload, PayloadKind, PublicationInfo, PublishOptions, Ticket, WorkerId,
 };
 
 use crate::common::session;
@@ -15,12 +15,12 @@ use crate::node::{FAR, HOME, NEAR, Node, SOURCE};
 
 const ASKER: Ticket = Ticket(5);
 
-fn list(node: &mut Node, pattern: &str) -> (Listing, u32) {
+fn list(node: &mut Node, pattern: &str) -> (ChannelList, u32) {
     let pattern = Glob::new(pattern).expect("a pattern");
     node.hub.list((session(9), ASKER), pattern, &mut node.desk)
 }
 
-fn sorted(listing: &Listing) -> Vec<(String, u32)> {
+fn sorted(listing: &ChannelList) -> Vec<(String, u32)> {
     let all = listing.channels().expect("it is short").iter();
     let mut all: Vec<_> = all
         .map(|(name, count)| (name.to_string(), *count))
@@ -73,7 +73,7 @@ fn channels_with_subscribers_are_listed_by_their_home() {
     assert_eq!(sorted(&listing), expected);
     assert_eq!(others, 3);
     let asked = node.desk.sent.iter().map(|(to, mail)| {
-        assert!(matches!(mail, Mail::List { ticket: ASKER, .. }));
+        assert!(matches!(mail, HubMessage::List { ticket: ASKER, .. }));
         *to
     });
     assert_eq!(asked.collect::<Vec<_>>(), [NEAR, FAR, SOURCE]);
@@ -81,7 +81,7 @@ fn channels_with_subscribers_are_listed_by_their_home() {
 
     // A request of another worker.
     node.desk.sent.clear();
-    let mail = Mail::List {
+    let mail = HubMessage::List {
         pattern: Arc::new(Glob::new(&one).expect("a pattern")),
         session: session(1),
         ticket: ASKER,
@@ -90,9 +90,9 @@ fn channels_with_subscribers_are_listed_by_their_home() {
     let [
         (
             FAR,
-            Mail::Answer {
+            HubMessage::Answer {
                 ticket: ASKER,
-                answer: Answer::Channels(found),
+                answer: HubReply::Channels(found),
                 ..
             },
         ),
@@ -106,30 +106,30 @@ fn channels_with_subscribers_are_listed_by_their_home() {
 #[test]
 fn a_listing_beyond_the_limit_is_refused() {
     let mut node = Node::alone();
-    for number in 0..LISTED_MAX as u32 {
+    for number in 0..CHANNELS_LISTED_MAX as u32 {
         node.subscribe(0, &format!("chat:{number}"));
     }
     let (full, _) = list(&mut node, "*");
-    assert_eq!(full.channels().map(<[_]>::len), Some(LISTED_MAX));
+    assert_eq!(full.channels().map(<[_]>::len), Some(CHANNELS_LISTED_MAX));
     node.subscribe(0, "one:more");
     assert_eq!(list(&mut node, "*").0.channels(), None);
     let (one, _) = list(&mut node, "one:*");
     assert_eq!(one.channels().map(<[_]>::len), Some(1));
 
-    let mut sum = Listing::default();
+    let mut sum = ChannelList::default();
     sum.add(full.clone());
-    assert_eq!(sum.channels().map(<[_]>::len), Some(LISTED_MAX));
+    assert_eq!(sum.channels().map(<[_]>::len), Some(CHANNELS_LISTED_MAX));
     sum.add(one);
     assert_eq!(sum.channels(), None);
-    sum.add(Listing::default());
+    sum.add(ChannelList::default());
     assert_eq!(sum.channels(), None);
-    let mut sum = Listing::default();
+    let mut sum = ChannelList::default();
     sum.add(list(&mut node, "*").0);
     assert_eq!(sum.channels(), None, "one refused part refuses the whole");
 }
 
-fn connected(number: usize) -> Connected {
-    Connected {
+fn connected(number: usize) -> ConnectionInfo {
+    ConnectionInfo {
         client: number.to_string().into(),
         user: "".into(),
         handler: "socket".into(),
@@ -143,8 +143,8 @@ fn connected(number: usize) -> Connected {
     }
 }
 
-fn connections(numbers: std::ops::Range<usize>) -> Connections {
-    let mut all = Connections::default();
+fn connections(numbers: std::ops::Range<usize>) -> ConnectionList {
+    let mut all = ConnectionList::default();
     for number in numbers {
         assert!(all.push(connected(number)));
     }
@@ -159,11 +159,11 @@ fn connections_beyond_the_limit_are_refused() {
     let clients: Vec<_> = clients.map(|one| one.client.to_string()).collect();
     assert_eq!(clients, ["0", "1", "2", "3", "4"]);
 
-    let mut full = connections(0..CONNECTED_MAX);
-    assert_eq!(full.all().map(<[_]>::len), Some(CONNECTED_MAX));
+    let mut full = connections(0..CONNECTIONS_LISTED_MAX);
+    assert_eq!(full.all().map(<[_]>::len), Some(CONNECTIONS_LISTED_MAX));
     let mut sum = full.clone();
-    sum.add(Connections::default());
-    assert_eq!(sum.all().map(<[_]>::len), Some(CONNECTED_MAX));
+    sum.add(ConnectionList::default());
+    assert_eq!(sum.all().map(<[_]>::len), Some(CONNECTIONS_LISTED_MAX));
     sum.add(connections(0..2));
     assert_eq!(sum.all(), None);
     assert!(!full.push(connected(0)));
@@ -179,7 +179,7 @@ fn encodings_are_made_once_up_to_the_limit() {
     let mut encodings = Encodings::default();
     let encode = |encodings: &mut Encodings, format: u32| {
         let mut is_made = false;
-        let bytes = encodings.find_or_encode(Format(format), || {
+        let bytes = encodings.find_or_encode(EncodingId(format), || {
             is_made = true;
             Bytes::from(format.to_string())
         });
@@ -187,13 +187,13 @@ fn encodings_are_made_once_up_to_the_limit() {
         is_made
     };
     for format in 0..ENCODINGS_MAX as u32 {
-        assert!(encodings.find(Format(format)).is_none());
+        assert!(encodings.find(EncodingId(format)).is_none());
         assert!(encode(&mut encodings, format) && !encode(&mut encodings, format));
-        assert!(encodings.find(Format(format)).is_some());
+        assert!(encodings.find(EncodingId(format)).is_some());
     }
     let beyond = ENCODINGS_MAX as u32;
     assert!(encode(&mut encodings, beyond) && encode(&mut encodings, beyond));
-    encodings.keep(Format(beyond), Bytes::from(beyond.to_string()));
+    encodings.insert(EncodingId(beyond), Bytes::from(beyond.to_string()));
     assert!(!encode(&mut encodings, beyond));
 }
 
@@ -216,40 +216,40 @@ fn publication_info_is_counted_to_the_byte() {
     };
     let tags = [("name".into(), "value".into()), ("n".into(), "".into())];
     let tag_bytes = 2 * 2 * size_of::<Box<str>>() + "namevaluen".len();
-    let own = size_of::<Info>();
+    let own = size_of::<PublicationInfo>();
     let client_bytes = size_of::<ClientInfo>() + "ann12345".len();
     let rows = [
-        (Info::default(), own),
+        (PublicationInfo::default(), own),
         (
-            Info {
+            PublicationInfo {
                 client: Some(Arc::new(bare)),
-                ..Info::default()
+                ..PublicationInfo::default()
             },
             own + client_bytes,
         ),
         (
-            Info {
+            PublicationInfo {
                 client: Some(Arc::new(full)),
-                ..Info::default()
+                ..PublicationInfo::default()
             },
             own + client_bytes + 18,
         ),
         (
-            Info {
+            PublicationInfo {
                 tags: tags.into(),
-                ..Info::default()
+                ..PublicationInfo::default()
             },
             own + tag_bytes,
         ),
     ];
-    let bytes = |info: Option<Info>| {
+    let bytes = |info: Option<PublicationInfo>| {
         let mut node = Node::alone();
         let terms = PublishOptions {
             info: info.map(Arc::new),
             ..PublishOptions::default()
         };
         node.publish_with("a", "kept:1", terms).expect("room");
-        node.hub.counts().history_bytes
+        node.hub.gauges().history_bytes
     };
     for (info, expected) in rows {
         let more = bytes(Some(info.clone())) - bytes(None);

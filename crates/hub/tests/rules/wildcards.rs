@@ -1,6 +1,6 @@
 //! Subscribers of wildcard channels.
 
-use veche_hub::{Event, Mail};
+use veche_hub::{FeedEvent, HubMessage};
 
 use crate::common::session;
 use crate::node::{NEAR, Node, member};
@@ -10,11 +10,11 @@ fn wildcard_subscribers_are_counted_and_get_no_position() {
     let mut node = Node::alone();
     node.subscribe(0, "news:*");
     let published = node.put("a", "news:1");
-    assert_eq!(published.handed, Some(1));
+    assert_eq!(published.receivers, Some(1));
     assert_eq!(published.position.map(|position| position.offset), Some(1));
     node.subscribe(1, "news:1");
-    assert_eq!(node.put("b", "news:1").handed, Some(2));
-    assert_eq!(node.hub.handed_total(), 3);
+    assert_eq!(node.put("b", "news:1").receivers, Some(2));
+    assert_eq!(node.hub.receivers_total(), 3);
     let given = node.desk.given.iter();
     let given: Vec<_> = given
         .map(|one| {
@@ -42,9 +42,9 @@ fn a_publication_to_the_wildcard_channel_is_delivered_once_and_not_kept() {
     node.subscribe(0, "news:*");
     node.subscribe(1, "news:1");
     let published = node.put("a", "news:*");
-    assert_eq!((published.handed, published.position), (Some(1), None));
+    assert_eq!((published.receivers, published.position), (Some(1), None));
     assert_eq!(node.texts(), ["a"]);
-    assert_eq!(node.hub.counts().streams, 1);
+    assert_eq!(node.hub.gauges().streams, 1);
 }
 
 #[test]
@@ -53,11 +53,11 @@ fn remote_wildcard_subscribers_are_served_by_mail() {
     node.subscribe_from(NEAR, "news:*");
     node.desk.credits[usize::from(NEAR.0)] = 1;
     node.desk.sent.clear();
-    assert_eq!(node.put("a", "news:1").handed, Some(1));
+    assert_eq!(node.put("a", "news:1").receivers, Some(1));
     let [
         (
             NEAR,
-            Mail::Deliver {
+            HubMessage::Deliver {
                 channel,
                 publication,
                 previous,
@@ -71,7 +71,7 @@ fn remote_wildcard_subscribers_are_served_by_mail() {
         (&**channel, publication.position, previous),
         ("news:*", None, &None)
     );
-    assert_eq!(publication.event, Event::Published);
+    assert_eq!(publication.event, FeedEvent::Published);
     let info = publication.info.as_ref().expect("it says where");
     assert_eq!(info.channel.as_deref(), Some("news:1"));
     assert!(node.publish("b", "news:1").is_err(), "there is no credit");
@@ -91,7 +91,7 @@ fn private_and_foreign_channels_are_not_delivered_to_wildcard_subscribers() {
     let mut node = Node::alone();
     node.subscribe(0, "news:*");
     for channel in ["news:$1", "news:1#ann", "chat:1", "news"] {
-        assert_eq!(node.put("a", channel).handed, Some(0), "{channel}");
+        assert_eq!(node.put("a", channel).receivers, Some(0), "{channel}");
     }
-    assert_eq!(node.put("a", "news:2").handed, Some(1));
+    assert_eq!(node.put("a", "news:2").receivers, Some(1));
 }

@@ -50,7 +50,7 @@ impl World {
         log.told = log.committed;
         let told = log.told;
         let (hub, mut port) = self.at(worker);
-        hub.durable(told, &mut port);
+        hub.batch_durable(told, &mut port);
     }
 
     /// The process ends, and another one begins.

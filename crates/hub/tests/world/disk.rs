@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use veche_hub::{Append, Batch, Epoch, Publication, Restored, Version};
+use veche_hub::{Epoch, LogBatch, LogRecord, Publication, RestoredStream, Version};
 
 /// All logs, whose channels are different ones.
 #[derive(Default)]
@@ -16,7 +16,7 @@ pub(crate) struct Disk {
 #[derive(Default)]
 pub(crate) struct Log {
     /// Handed over, and lost by a crash.
-    queued: VecDeque<Batch>,
+    queued: VecDeque<LogBatch>,
     /// Number of the last batch that no crash takes back.
     pub(crate) committed: u64,
     /// What the hub knows of that.
@@ -36,7 +36,7 @@ impl Disk {
         self.logs = (0..workers).map(|_| Log::default()).collect();
     }
 
-    pub(crate) fn take(&mut self, worker: usize, batch: Batch) {
+    pub(crate) fn take(&mut self, worker: usize, batch: LogBatch) {
         let log = &mut self.logs[worker];
         let last = log.queued.back().map_or(log.committed, |last| last.number);
         assert_eq!(batch.number, last + 1, "batches are numbered");
@@ -50,16 +50,16 @@ impl Disk {
             return false;
         };
         log.committed = batch.number;
-        for append in batch.appends {
+        for append in batch.records {
             self.apply(append);
         }
         true
     }
 
     /// The rules of `veche_archive::Record`, but that nothing is ignored: hubs don't say what is not so.
-    fn apply(&mut self, append: Append) {
+    fn apply(&mut self, append: LogRecord) {
         match append {
-            Append::Opened { channel, epoch, .. } => {
+            LogRecord::Opened { channel, epoch, .. } => {
                 let kept = Kept {
                     epoch,
                     top: 0,
@@ -68,7 +68,7 @@ impl Disk {
                 };
                 self.streams.insert(channel.to_string(), kept);
             }
-            Append::Published {
+            LogRecord::Published {
                 channel,
                 publication,
                 version,
@@ -83,12 +83,12 @@ impl Disk {
                 }
                 kept.publications.insert(position.offset, publication);
             }
-            Append::Trimmed { channel, below } => {
+            LogRecord::Trimmed { channel, below } => {
                 let kept = self.streams.get_mut(&*channel).expect("it was opened");
                 assert!(below <= kept.top + 1);
                 kept.publications = kept.publications.split_off(&below);
             }
-            Append::Dropped { channel } => {
+            LogRecord::Dropped { channel } => {
                 let kept = self.streams.remove(&*channel);
                 assert!(kept.is_some(), "{channel} was opened");
             }
@@ -96,8 +96,8 @@ impl Disk {
     }
 
     /// All there is, for a process that begins.
-    pub(crate) fn restored(&self) -> impl Iterator<Item = Restored> {
-        self.streams.iter().map(|(channel, kept)| Restored {
+    pub(crate) fn restored(&self) -> impl Iterator<Item = RestoredStream> {
+        self.streams.iter().map(|(channel, kept)| RestoredStream {
             channel: Arc::from(channel.as_str()),
             epoch: kept.epoch,
             top: kept.top,

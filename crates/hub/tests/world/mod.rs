@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Caller, Class, ConnectionId, Deed, Differences, Epoch, History, Hub, Instructed,
-    Instruction, Joined, Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome, PayloadKind,
-    PayloadRef, Position, Published, Recovery, Since, SubscribeError, SubscribeOptions, Ticket,
-    USERS, WorkerId,
+    Caller, CommandDispatch, ConnectionId, DeltaMode, Epoch, HistoryOptions, Hub, HubMessage,
+    HubMessageClass, HubReply, NamespaceOptions, Namespaces, NoCredit, Now, Options, PayloadKind,
+    PayloadRef, Position, PublishOutcome, RecoveryMode, RequestOutcome, Since, SubscribeError,
+    SubscribeOptions, SubscribeOutcome, Ticket, USERS, UserAction, UserCommand, WorkerId,
 };
 
 use crate::common::{name, session};
@@ -53,7 +53,7 @@ pub(crate) struct Life {
     positions: Vec<Option<Position>>,
     /// The offset up to which it said to know the channel.
     asked: Option<u64>,
-    joined: Option<Box<Joined>>,
+    joined: Option<Box<SubscribeOutcome>>,
     ended: bool,
 }
 
@@ -62,16 +62,16 @@ const CHAT_SIZE: usize = 6;
 const USERS_SIZE: usize = 100_000;
 
 fn namespaces() -> Namespaces {
-    let namespace = |size: usize| Namespace {
-        history: Some(History {
+    let namespace = |size: usize| NamespaceOptions {
+        history: Some(HistoryOptions {
             size: size as u32,
             ttl_ms: 1_000,
             position_ttl_ms: 2_000,
-            recovery: Recovery::Missed,
+            recovery: RecoveryMode::Missed,
             budget: veche_hub::Budget::COMMON,
         }),
-        differences: Differences::Always,
-        ..Namespace::default()
+        delta_mode: DeltaMode::Always,
+        ..NamespaceOptions::default()
     };
     let mut namespaces = Namespaces::new();
     namespaces.insert("chat", namespace(CHAT_SIZE));
@@ -115,7 +115,7 @@ impl Life {
         let is_there = asked <= since && since - asked <= size.min(since);
         let recovered = joined.recovered.as_ref().expect("asked for");
         assert_eq!(
-            recovered.is_whole, is_there,
+            recovered.is_complete, is_there,
             "{asked} of {since}, {channel}"
         );
         let missed = if is_there { &order[asked..since] } else { &[] };
@@ -135,7 +135,7 @@ impl Life {
 /// All that is not a hub.
 pub(crate) struct Wires {
     pub(crate) setup: Lanes,
-    pub(crate) lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<Mail>>,
+    pub(crate) lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<HubMessage>>,
     /// Taken credits.
     pub(crate) taken: BTreeMap<(WorkerId, WorkerId, Class2), usize>,
     /// Finished, on the way back to the sender.
@@ -150,11 +150,11 @@ pub(crate) struct Wires {
     /// Publications under way: their channel and number, and whether their home took them.
     pub(crate) published: BTreeMap<Ticket, (String, u64, bool)>,
     /// The last answer to one.
-    pub(crate) answered: Option<Published>,
+    pub(crate) answered: Option<PublishOutcome>,
     pub(crate) disconnected: Vec<(WorkerId, ConnectionId)>,
-    pub(crate) disconnects: BTreeMap<Ticket, Instructed>,
+    pub(crate) disconnects: BTreeMap<Ticket, CommandDispatch>,
     /// Workers whose sessions have yet to carry out what they were told.
-    pub(crate) settling: Vec<(WorkerId, Caller, Arc<Instruction>)>,
+    pub(crate) settling: Vec<(WorkerId, Caller, Arc<UserCommand>)>,
     /// How many answers say that it is done.
     pub(crate) settled: BTreeMap<Ticket, u32>,
     /// Of the channels that remember.
@@ -163,7 +163,7 @@ pub(crate) struct Wires {
     pub(crate) previous: u64,
 }
 
-/// `Class` as a key: 0 for publications, 1 for deliveries.
+/// `HubMessageClass` as a key: 0 for publications, 1 for deliveries.
 type Class2 = u8;
 
 pub(crate) struct World {
@@ -223,7 +223,7 @@ impl World {
         if let Some(disk) = &mut self.disk {
             disk.begin(workers);
             for hub in &mut self.hubs {
-                hub.keep_log();
+                hub.enable_log();
             }
             for restored in disk.restored() {
                 let home = self.hubs[0].home_of(name(&restored.channel));
@@ -308,7 +308,7 @@ impl World {
             }
         }
         for (worker, hub) in self.hubs.iter().enumerate() {
-            let counts = hub.counts();
+            let counts = hub.gauges();
             let waiting = (counts.stalled, counts.queued, counts.queued_bytes);
             assert_eq!(waiting, (0, 0, 0), "stuck on worker {worker}");
             assert_eq!(counts.pending, 0, "stuck on worker {worker}");
@@ -384,15 +384,17 @@ impl World {
             let number = self.number();
             let outcome = self.publish(home, &channel, number.into());
             let published = match outcome {
-                Ok(Outcome::Done(published)) => published,
-                Ok(Outcome::Pending) if self.disk.is_some() && remembered(&channel) > 0 => {
+                Ok(RequestOutcome::Done(published)) => published,
+                Ok(RequestOutcome::Pending) if self.disk.is_some() && remembered(&channel) > 0 => {
                     self.settle(&mut fastrand::Rng::with_seed(1));
                     self.wires.answered.take().expect("it was answered")
                 }
                 _ => panic!("{channel}: {outcome:?}"),
             };
-            let Published {
-                handed, position, ..
+            let PublishOutcome {
+                receivers: handed,
+                position,
+                ..
             } = published;
             assert_eq!(handed, Some(expected), "{channel}");
             let offset = position.map(|position| position.offset as usize);
@@ -405,7 +407,7 @@ impl World {
             self.settle(&mut fastrand::Rng::with_seed(1));
         }
         self.check_sequences();
-        let counts = self.hubs.iter().map(Hub::counts);
+        let counts = self.hubs.iter().map(Hub::gauges);
         let found = counts.fold((0, 0, 0), |sum, counts| {
             (
                 sum.0 + counts.channels,
@@ -440,16 +442,16 @@ impl World {
             ));
             let (hub, mut port) = self.at(worker);
             let outcome = {
-                let begone = Deed::Disconnect {
+                let begone = UserAction::Disconnect {
                     code: 3000,
                     reason: Arc::from("begone"),
                 };
-                hub.instruct(from, &channel[1..], Instruction::to_all(begone), &mut port)
+                hub.send_user_command(from, &channel[1..], UserCommand::to_all(begone), &mut port)
             };
             self.settle(random);
             let instructed = match outcome {
-                Ok(Outcome::Done(instructed)) => instructed,
-                Ok(Outcome::Pending) => self.wires.disconnects[&ticket],
+                Ok(RequestOutcome::Done(instructed)) => instructed,
+                Ok(RequestOutcome::Pending) => self.wires.disconnects[&ticket],
                 Err(error) => panic!("{error}"),
             };
             assert_eq!(instructed.connections, expected.len() as u32);
@@ -463,11 +465,11 @@ impl World {
             assert_eq!(self.wires.settled.get(&ticket), None, "nothing is done yet");
             for (worker, caller, instruction) in std::mem::take(&mut self.wires.settling) {
                 let (hub, mut port) = self.at(worker);
-                hub.settle(caller, &instruction, &mut port);
+                hub.acknowledge_command(caller, &instruction, &mut port);
             }
             self.settle(random);
             let settled = self.wires.settled.remove(&ticket).unwrap_or_default();
-            assert_eq!(settled, instructed.open);
+            assert_eq!(settled, instructed.pending_acknowledgements);
         }
     }
 
@@ -492,11 +494,11 @@ impl World {
                     mono_ms: 3_600_000,
                     wall_ms,
                 });
-                hub.look_after();
+                hub.maintain();
             }
             assert_eq!(
-                hub.counts(),
-                veche_hub::Counts::default(),
+                hub.gauges(),
+                veche_hub::HubGauges::default(),
                 "something is left"
             );
         }
@@ -549,7 +551,7 @@ impl World {
         let expected = if is_new {
             Ok(())
         } else {
-            Err(SubscribeError::Already)
+            Err(SubscribeError::AlreadySubscribed)
         };
         assert_eq!(result, expected);
     }
@@ -568,7 +570,7 @@ impl World {
             self.wires.leave(&(worker, session, channel));
         }
         let known = &mut self.sessions[usize::from(worker.0)][session.index as usize];
-        let had_any = self.hubs[usize::from(worker.0)].counts().subscriptions > 0;
+        let had_any = self.hubs[usize::from(worker.0)].gauges().subscriptions > 0;
         if *known == session {
             known.generation += 1;
         }
@@ -599,7 +601,7 @@ impl World {
         worker: WorkerId,
         channel: &str,
         number: u64,
-    ) -> Result<Outcome<Published>, NoCredit> {
+    ) -> Result<RequestOutcome<PublishOutcome>, NoCredit> {
         let ticket = Ticket(self.number());
         let from = Some((
             ConnectionId {
@@ -617,8 +619,8 @@ impl World {
         };
         let outcome = hub.publish(from, name(channel), payload, None, &mut port)?;
         match outcome {
-            Outcome::Done(_) => self.wires.order(channel, number),
-            Outcome::Pending => {
+            RequestOutcome::Done(_) => self.wires.order(channel, number),
+            RequestOutcome::Pending => {
                 self.wires
                     .published
                     .insert(ticket, (channel.to_owned(), number, false));

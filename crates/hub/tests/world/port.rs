@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 
 use std::sync::Arc;
 
-use veche_hub::{Caller, Deed, Delivery, Instruction, Outlet};
+use veche_hub::{Caller, Delivery, Outlet, UserAction, UserCommand};
 
-use super::{Answer, Class, Class2, ConnectionId, Lanes, Mail, Member, Ticket, Wires, WorkerId};
+use super::{
+    Class2, ConnectionId, HubMessage, HubMessageClass, HubReply, Lanes, Member, Ticket, Wires,
+    WorkerId,
+};
 
 pub(crate) struct Port<'w> {
     pub(crate) me: WorkerId,
@@ -74,18 +77,18 @@ impl Wires {
     }
 }
 
-fn key(class: Class) -> Class2 {
+fn key(class: HubMessageClass) -> Class2 {
     match class {
-        Class::Publish => 0,
-        Class::Deliver => 1,
-        Class::Control => panic!("control mail takes no credit"),
+        HubMessageClass::Publish => 0,
+        HubMessageClass::Deliver => 1,
+        HubMessageClass::Control => panic!("control mail takes no credit"),
     }
 }
 
 impl Outlet for Port<'_> {
-    fn mail(&mut self, to: WorkerId, mail: Mail) {
+    fn send_message(&mut self, to: WorkerId, mail: HubMessage) {
         assert_ne!(to, self.me, "a worker writes no mail to itself");
-        if mail.class() != Class::Control {
+        if mail.class() != HubMessageClass::Control {
             assert!(self.has_credit(to, mail.class()), "sent without credit");
             *self
                 .wires
@@ -94,10 +97,10 @@ impl Outlet for Port<'_> {
                 .or_default() += 1;
         }
         match &mail {
-            Mail::Subscribed { ticket, .. } => self.wires.register(*ticket),
-            Mail::Answer {
+            HubMessage::Subscribed { ticket, .. } => self.wires.register(*ticket),
+            HubMessage::Answer {
                 ticket,
-                answer: Answer::Published(_),
+                answer: HubReply::Published(_),
                 ..
             } => {
                 self.wires.take_in(*ticket);
@@ -111,7 +114,7 @@ impl Outlet for Port<'_> {
             .push_back(mail);
     }
 
-    fn has_credit(&self, to: WorkerId, class: Class) -> bool {
+    fn has_credit(&self, to: WorkerId, class: HubMessageClass) -> bool {
         let taken = |class| {
             self.wires
                 .taken
@@ -123,7 +126,7 @@ impl Outlet for Port<'_> {
             Lanes::Apart { credits } => taken(key(class)) < credits,
             Lanes::Shared { credits } => {
                 let free = credits - taken(0) - taken(1);
-                free > if class == Class::Publish {
+                free > if class == HubMessageClass::Publish {
                     credits / 2
                 } else {
                     0
@@ -132,7 +135,7 @@ impl Outlet for Port<'_> {
         }
     }
 
-    fn mail_done(&mut self, from: WorkerId, class: Class) {
+    fn return_credit(&mut self, from: WorkerId, class: HubMessageClass) {
         self.wires.returning.push((from, self.me, key(class)));
     }
 
@@ -164,9 +167,9 @@ impl Outlet for Port<'_> {
         life.positions.push(delivery.position);
     }
 
-    fn answer(&mut self, session: ConnectionId, ticket: Ticket, answer: Answer) {
+    fn send_reply(&mut self, session: ConnectionId, ticket: Ticket, answer: HubReply) {
         match answer {
-            Answer::Subscribed(joined) => {
+            HubReply::Subscribed(joined) => {
                 if self.wires.lives[&ticket].since.is_none() {
                     // The home is here: there was no mail to see it by.
                     self.wires.register(ticket);
@@ -186,7 +189,7 @@ impl Outlet for Port<'_> {
                 }
                 life.joined = joined;
             }
-            Answer::Published(published) => {
+            HubReply::Published(published) => {
                 // The home is here: there was no mail to see it by.
                 self.wires.take_in(ticket);
                 assert!(
@@ -195,24 +198,24 @@ impl Outlet for Port<'_> {
                 );
                 self.wires.answered = Some(published);
             }
-            Answer::Instructed(instructed) => {
+            HubReply::CommandDispatched(instructed) => {
                 assert_eq!(self.wires.disconnects.insert(ticket, instructed), None);
             }
-            Answer::Settled => *self.wires.settled.entry(ticket).or_default() += 1,
+            HubReply::CommandAcknowledged => *self.wires.settled.entry(ticket).or_default() += 1,
             other => unreachable!("nobody asks: {other:?}"),
         }
     }
 
-    fn instruct(&mut self, session: ConnectionId, instruction: &Arc<Instruction>) {
-        let begone = Deed::Disconnect {
+    fn execute_command(&mut self, session: ConnectionId, instruction: &Arc<UserCommand>) {
+        let begone = UserAction::Disconnect {
             code: 3000,
             reason: Arc::from("begone"),
         };
-        assert!(instruction.means_all() && instruction.deed == begone);
+        assert!(instruction.applies_to_all() && instruction.action == begone);
         self.wires.disconnected.push((self.me, session));
     }
 
-    fn instructed(&mut self, caller: Caller, instruction: &Arc<Instruction>) {
+    fn command_dispatched(&mut self, caller: Caller, instruction: &Arc<UserCommand>) {
         let entry = (self.me, caller, Arc::clone(instruction));
         self.wires.settling.push(entry);
     }

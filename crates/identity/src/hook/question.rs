@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
-use veche_calls::Fault;
-use veche_frontends::identity::hook::Question;
-use veche_frontends::identity::{Finding, Unknown, Word};
+use veche_calls::CallError;
+use veche_frontends::identity::hook::IdentityRequest;
+use veche_frontends::identity::{AuthError, IdentityResult, VerifiedUser};
 use veche_proto::http::{Head, encoded_path};
-use veche_webhooks::{Answer, Ending, HOOK, Object};
+use veche_webhooks::{BackendResult, FetchResponse, HOOK, Object};
 
 use crate::cache::Digest;
 
@@ -22,7 +22,10 @@ const EXPIRE_HEADER: &str = "x-veche-expire-at";
 const KEPT_MAX: Duration = Duration::from_secs(3600);
 
 /// The headers of the question: those of the client that are `chosen`, and what it wanted.
-pub(super) fn passed_on(question: &Question<'_>, chosen: &[String]) -> Vec<(String, Vec<u8>)> {
+pub(super) fn forwarded_headers(
+    question: &IdentityRequest<'_>,
+    chosen: &[String],
+) -> Vec<(String, Vec<u8>)> {
     let head = question.head;
     let mut passed = Vec::new();
     for (name, value) in head.headers() {
@@ -34,7 +37,7 @@ pub(super) fn passed_on(question: &Question<'_>, chosen: &[String]) -> Vec<(Stri
     let client = question.client.to_canonical().to_string();
     for (name, value) in [
         ("x-original-method", head.method.as_str()),
-        ("x-original-uri", &asked_for(head)),
+        ("x-original-uri", &original_uri(head)),
         ("x-original-host", head.host),
         ("x-real-ip", &client),
         (HOOK, "identity"),
@@ -45,7 +48,7 @@ pub(super) fn passed_on(question: &Question<'_>, chosen: &[String]) -> Vec<(Stri
 }
 
 /// The path that the request was routed by, so that the back end judges no other spelling of it, and the query.
-fn asked_for(head: &Head<'_>) -> String {
+fn original_uri(head: &Head<'_>) -> String {
     let path = encoded_path(&head.path);
     match head.query {
         "" => path.into_owned(),
@@ -66,21 +69,21 @@ pub(super) fn digest(passed: &[(String, Vec<u8>)]) -> Digest {
 }
 
 /// What an answer says.
-pub(super) struct Said {
-    pub(super) finding: Finding,
+pub(super) struct HookAnswer {
+    pub(super) finding: IdentityResult,
     /// How long it may be kept; `None`: for this once.
     pub(super) kept: Option<Duration>,
     /// What it says about the back end; `None`: nothing.
-    pub(super) ending: Option<Ending>,
+    pub(super) ending: Option<BackendResult>,
     /// For the log, where something is wrong.
     pub(super) trouble: Option<String>,
 }
 
-impl Said {
+impl HookAnswer {
     /// How long it may be kept at that time, in milliseconds since 1970: never for longer than it holds.
-    pub(super) fn kept_for(&self, now_ms: u64) -> Option<Duration> {
+    pub(super) fn cache_time(&self, now_ms: u64) -> Option<Duration> {
         let until_s = match &self.finding {
-            Finding::Named(word) => word.until_s,
+            IdentityResult::Verified(word) => word.until_s,
             _ => None,
         };
         let left_ms = until_s.map(|until_s| until_s.saturating_mul(1000).saturating_sub(now_ms));
@@ -92,50 +95,58 @@ impl Said {
 }
 
 /// Reads an answer; `cache_time` is for those that name a user and say nothing of how long that holds.
-pub(super) fn read(answer: Result<Answer, Fault>, cache_time: Option<Duration>) -> Said {
-    let failed = |ending, trouble: String| Said {
-        finding: Finding::Unknown(Unknown::NoAnswer),
+pub(super) fn read(
+    answer: Result<FetchResponse, CallError>,
+    cache_time: Option<Duration>,
+) -> HookAnswer {
+    let failed = |ending, trouble: String| HookAnswer {
+        finding: IdentityResult::Failed(AuthError::HookUnavailable),
         kept: None,
         ending,
         trouble: Some(trouble),
     };
     let answer = match answer {
-        Err(fault) => return failed(Ending::of_fault(&fault), fault.words),
+        Err(fault) => return failed(BackendResult::of_fault(&fault), fault.words),
         Ok(answer) => answer,
     };
-    let unknown = |unknown| (Finding::Unknown(unknown), None);
+    let unknown = |unknown| (IdentityResult::Failed(unknown), None);
     let (finding, kept) = match answer.status {
-        200..=299 => match word(&answer) {
-            Ok(word) => (Finding::Named(word), cache_time),
-            Err(why) => return failed(Some(Ending::Answered), format!("{}: {why}", answer.status)),
+        200..=299 => match user_answer(&answer) {
+            Ok(word) => (IdentityResult::Verified(word), cache_time),
+            Err(why) => {
+                return failed(
+                    Some(BackendResult::Answered),
+                    format!("{}: {why}", answer.status),
+                );
+            }
         },
-        401 => unknown(Unknown::Stranger),
-        403 => unknown(Unknown::Unwanted),
+        401 => unknown(AuthError::RejectedByHook),
+        403 => unknown(AuthError::ForbiddenByHook),
         status => {
             return failed(
-                Some(Ending::of_status(status)),
+                Some(BackendResult::of_status(status)),
                 format!("it answered with {status}"),
             );
         }
     };
-    Said {
+    HookAnswer {
         finding,
         kept: kept_for(answer.header("cache-control"), kept),
-        ending: Some(Ending::Answered),
+        ending: Some(BackendResult::Answered),
         trouble: None,
     }
 }
 
-fn word(answer: &Answer) -> Result<Word, String> {
+fn user_answer(answer: &FetchResponse) -> Result<VerifiedUser, String> {
     #[derive(Deserialize)]
-    struct Named {
+    struct UserBody {
         user: String,
         #[serde(default)]
         expire_at: u64,
     }
     let (user, mut until_s) = match answer.header(USER_HEADER) {
-        Some(user) => (user.to_owned(), end_beside(&answer.body)?),
-        None => match serde_json::from_slice::<Object<Named>>(&answer.body) {
+        Some(user) => (user.to_owned(), body_expiry(&answer.body)?),
+        None => match serde_json::from_slice::<Object<UserBody>>(&answer.body) {
             Ok(Object(named)) => (named.user, named.expire_at),
             Err(error) => return Err(format!("no {USER_HEADER}, and no \"user\": {error}")),
         },
@@ -150,25 +161,25 @@ fn word(answer: &Answer) -> Result<Word, String> {
             "{EXPIRE_HEADER} is no whole number of seconds since 1970"
         ))?;
     }
-    Ok(Word {
+    Ok(VerifiedUser {
         user,
         // 0 is no time.
         until_s: Some(until_s).filter(|until_s| *until_s > 0),
-        ..Word::default()
+        ..VerifiedUser::default()
     })
 }
 
 /// `expire_at` of a body beside the header that names the user: 0 where the body is no JSON object or has none.
-fn end_beside(body: &[u8]) -> Result<u64, String> {
+fn body_expiry(body: &[u8]) -> Result<u64, String> {
     #[derive(Deserialize)]
-    struct Timed {
+    struct ExpiryBody {
         #[serde(default)]
         expire_at: u64,
     }
     if serde_json::from_slice::<serde_json::Map<_, _>>(body).is_err() {
         return Ok(0);
     }
-    serde_json::from_slice::<Timed>(body)
+    serde_json::from_slice::<ExpiryBody>(body)
         .map(|timed| timed.expire_at)
         .map_err(|error| error.to_string())
 }
@@ -197,13 +208,17 @@ fn kept_for(header: Option<&str>, otherwise: Option<Duration>) -> Option<Duratio
 
 #[cfg(test)]
 mod tests {
-    use veche_calls::FaultKind;
+    use veche_calls::CallErrorKind;
 
     use super::*;
 
-    fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> Result<Answer, Fault> {
+    fn answer(
+        status: u16,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Result<FetchResponse, CallError> {
         let headers = headers.iter();
-        Ok(Answer {
+        Ok(FetchResponse {
             status,
             headers: headers
                 .map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec()))
@@ -215,17 +230,20 @@ mod tests {
     #[test]
     fn an_answer_names_a_user_or_says_why_not() {
         let word = |name: &str, until_s| {
-            Finding::Named(Word {
+            IdentityResult::Verified(VerifiedUser {
                 user: name.to_owned(),
                 until_s,
-                ..Word::default()
+                ..VerifiedUser::default()
             })
         };
         let named = |name: &str| word(name, None);
         let expiry = |value| ("x-veche-expire-at", value);
-        let unknown = Finding::Unknown;
+        let unknown = IdentityResult::Failed;
         let user = ("x-veche-user", "ann");
-        let (answered, unavailable) = (Some(Ending::Answered), Some(Ending::Unavailable));
+        let (answered, unavailable) = (
+            Some(BackendResult::Answered),
+            Some(BackendResult::Unavailable),
+        );
         for (given, finding, ending) in [
             (answer(200, &[user], ""), named("ann"), answered),
             (answer(204, &[user], ""), named("ann"), answered),
@@ -241,18 +259,22 @@ mod tests {
             ),
             (
                 answer(200, &[], r#"{"user":42}"#),
-                unknown(Unknown::NoAnswer),
+                unknown(AuthError::HookUnavailable),
                 answered,
             ),
             (
                 answer(200, &[], r#"["ann"]"#),
-                unknown(Unknown::NoAnswer),
+                unknown(AuthError::HookUnavailable),
                 answered,
             ),
-            (answer(200, &[], "[]"), unknown(Unknown::NoAnswer), answered),
+            (
+                answer(200, &[], "[]"),
+                unknown(AuthError::HookUnavailable),
+                answered,
+            ),
             (
                 answer(200, &[], r#"{"user":""}"#),
-                unknown(Unknown::NoAnswer),
+                unknown(AuthError::HookUnavailable),
                 answered,
             ),
             (
@@ -272,7 +294,7 @@ mod tests {
             ),
             (
                 answer(200, &[user], r#"{"expire_at":-1}"#),
-                unknown(Unknown::NoAnswer),
+                unknown(AuthError::HookUnavailable),
                 answered,
             ),
             (answer(200, &[user], "<p>hello"), named("ann"), answered),
@@ -283,56 +305,72 @@ mod tests {
             ),
             (
                 answer(204, &[user, expiry("-1")], ""),
-                unknown(Unknown::NoAnswer),
+                unknown(AuthError::HookUnavailable),
                 answered,
             ),
             (
                 answer(204, &[user, expiry("soon")], ""),
-                unknown(Unknown::NoAnswer),
+                unknown(AuthError::HookUnavailable),
                 answered,
             ),
             (
                 answer(204, &[user, expiry("+1")], ""),
-                unknown(Unknown::NoAnswer),
+                unknown(AuthError::HookUnavailable),
                 answered,
             ),
             (
                 answer(200, &[], r#"{"user":"bob","expire_at":-1}"#),
-                unknown(Unknown::NoAnswer),
+                unknown(AuthError::HookUnavailable),
                 answered,
             ),
             (
                 answer(200, &[], r#"{"user":"bob","expire_at":1.5}"#),
-                unknown(Unknown::NoAnswer),
+                unknown(AuthError::HookUnavailable),
                 answered,
             ),
-            (answer(200, &[], "ok"), unknown(Unknown::NoAnswer), answered),
+            (
+                answer(200, &[], "ok"),
+                unknown(AuthError::HookUnavailable),
+                answered,
+            ),
             (
                 answer(302, &[user], ""),
-                unknown(Unknown::NoAnswer),
+                unknown(AuthError::HookUnavailable),
                 answered,
             ),
             (
                 answer(401, &[user], ""),
-                unknown(Unknown::Stranger),
+                unknown(AuthError::RejectedByHook),
                 answered,
             ),
-            (answer(403, &[], ""), unknown(Unknown::Unwanted), answered),
-            (answer(404, &[], ""), unknown(Unknown::NoAnswer), answered),
-            (answer(500, &[], ""), unknown(Unknown::NoAnswer), answered),
+            (
+                answer(403, &[], ""),
+                unknown(AuthError::ForbiddenByHook),
+                answered,
+            ),
+            (
+                answer(404, &[], ""),
+                unknown(AuthError::HookUnavailable),
+                answered,
+            ),
+            (
+                answer(500, &[], ""),
+                unknown(AuthError::HookUnavailable),
+                answered,
+            ),
             (
                 answer(503, &[], ""),
-                unknown(Unknown::NoAnswer),
+                unknown(AuthError::HookUnavailable),
                 unavailable,
             ),
             (
-                Err(Fault::new(FaultKind::Timeout, "late")),
-                unknown(Unknown::NoAnswer),
-                Some(Ending::TimedOut),
+                Err(CallError::new(CallErrorKind::Timeout, "late")),
+                unknown(AuthError::HookUnavailable),
+                Some(BackendResult::TimedOut),
             ),
             (
-                Err(Fault::new(FaultKind::Invalid, "no")),
-                unknown(Unknown::NoAnswer),
+                Err(CallError::new(CallErrorKind::Invalid, "no")),
+                unknown(AuthError::HookUnavailable),
                 None,
             ),
         ] {
@@ -346,7 +384,7 @@ mod tests {
         let said = |expire_at: &str| {
             let headers = [("x-veche-user", "ann"), ("x-veche-expire-at", expire_at)];
             let said = read(answer(204, &headers, ""), Some(Duration::from_secs(60)));
-            said.kept_for(1_800_000_000_500)
+            said.cache_time(1_800_000_000_500)
         };
         assert_eq!(said("1800000010"), Some(Duration::from_millis(9_500)));
         assert_eq!(said("1800000100"), Some(Duration::from_secs(60)));

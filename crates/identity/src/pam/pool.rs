@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use veche_clock::{Clock, now};
 use veche_config as config;
-use veche_pam::client::{AskError, Helper};
-use veche_pam::{Answer, Question};
-use veche_webhooks::{Breaker, Ending};
+use veche_pam::client::{Helper, HelperError};
+use veche_pam::{PamReply, PamRequest};
+use veche_webhooks::{BackendResult, CircuitBreaker};
 
 use crate::cache::Digest;
-use crate::figures::Figures;
+use crate::metrics::IdentityMetrics;
 
 /// A thread only writes to and reads from its helper.
 const STACK_BYTES: usize = 256 << 10;
@@ -26,31 +26,31 @@ const PAUSE_MS: u64 = 1_000;
 const START_WAIT: Duration = Duration::from_secs(10);
 
 /// A password to be judged.
-pub(super) struct Job {
-    pub(super) question: Question,
+pub(super) struct PasswordCheck {
+    pub(super) question: PamRequest,
     /// By when, time in the queue included.
     pub(super) until: Instant,
-    pub(super) ticket: Ticket,
-    pub(super) asker: Arc<dyn Asker>,
+    pub(super) ticket: CheckTicket,
+    pub(super) asker: Arc<dyn CheckObserver>,
 }
 
 /// Whose it is.
-pub(super) struct Ticket {
+pub(super) struct CheckTicket {
     pub(super) digest: Digest,
     pub(super) client: IpAddr,
 }
 
 /// Who wants to know.
-pub(super) trait Asker: Send + Sync {
+pub(super) trait CheckObserver: Send + Sync {
     /// How long the client has to wait, in seconds, if others of its passwords were wrong meanwhile.
-    fn barred(&self, client: IpAddr) -> Option<u32>;
+    fn retry_after_s(&self, client: IpAddr) -> Option<u32>;
     /// Called once for each job, on a thread of the pool.
-    fn judged(&self, ticket: Ticket, outcome: Result<Answer, Trouble>);
+    fn checked(&self, ticket: CheckTicket, outcome: Result<PamReply, CheckError>);
 }
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum CheckError {
     /// It was not asked: its address has to wait.
     Barred { wait_s: u32 },
     /// Its time was over before a helper was free. It was not asked.
@@ -63,34 +63,34 @@ pub(super) enum Trouble {
     Gone,
 }
 
-impl From<AskError> for Trouble {
-    fn from(error: AskError) -> Self {
+impl From<HelperError> for CheckError {
+    fn from(error: HelperError) -> Self {
         match error {
-            AskError::Unsent => Self::Helper("the helper has ended before a check".to_owned()),
-            AskError::Unanswered => Self::Unanswered,
-            AskError::Gone => Self::Gone,
+            HelperError::Unsent => Self::Helper("the helper has ended before a check".to_owned()),
+            HelperError::Unanswered => Self::Unanswered,
+            HelperError::Gone => Self::Gone,
         }
     }
 }
 
 /// See the module's text. When it is dropped, its threads end with their last jobs.
 #[derive(Debug)]
-pub(super) struct Pool(Arc<Inner>);
+pub(super) struct HelperPool(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     threads_max: u32,
     idle: Duration,
-    figures: Arc<Figures>,
+    figures: Arc<IdentityMetrics>,
     clock: Clock,
-    breaker: Mutex<Breaker>,
+    breaker: Mutex<CircuitBreaker>,
     state: Mutex<State>,
     wake: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    queue: VecDeque<Job>,
+    queue: VecDeque<PasswordCheck>,
     threads: u32,
     /// Those that wait for something to do.
     resting: u32,
@@ -107,21 +107,21 @@ impl std::fmt::Debug for State {
     }
 }
 
-impl Pool {
-    pub(super) fn new(options: &config::Pam, figures: &Arc<Figures>) -> Self {
+impl HelperPool {
+    pub(super) fn new(options: &config::PamConfig, figures: &Arc<IdentityMetrics>) -> Self {
         Self(Arc::new(Inner {
             threads_max: options.helpers,
             idle: options.helper_idle,
             figures: Arc::clone(figures),
             clock: Clock::new(),
-            breaker: Mutex::new(Breaker::new(FAILURES_MAX, PAUSE_MS)),
+            breaker: Mutex::new(CircuitBreaker::new(FAILURES_MAX, PAUSE_MS)),
             state: Mutex::default(),
             wake: Condvar::new(),
         }))
     }
 
     /// Has it judged as soon as a helper is free.
-    pub(super) fn submit(&self, job: Job) {
+    pub(super) fn submit(&self, job: PasswordCheck) {
         let inner = &self.0;
         let mut state = inner.state.lock();
         state.queue.push_back(job);
@@ -144,14 +144,14 @@ impl Pool {
         // Nobody would ever take them.
         let jobs = std::mem::take(&mut state.queue);
         drop(state);
-        for Job { ticket, asker, .. } in jobs {
+        for PasswordCheck { ticket, asker, .. } in jobs {
             let why = format!("no thread for a helper: {why}");
-            asker.judged(ticket, Err(Trouble::Helper(why)));
+            asker.checked(ticket, Err(CheckError::Helper(why)));
         }
     }
 }
 
-impl Drop for Pool {
+impl Drop for HelperPool {
     fn drop(&mut self) {
         self.0.state.lock().is_closed = true;
         self.0.wake.notify_all();
@@ -166,8 +166,8 @@ impl Inner {
         let _ = rustix::thread::clear_ambient_capability_set();
         let mut helper = None;
         while let Some(job) = self.next() {
-            let outcome = self.judge(&mut helper, &job);
-            let Job {
+            let outcome = self.check_password(&mut helper, &job);
+            let PasswordCheck {
                 question,
                 ticket,
                 asker,
@@ -175,13 +175,13 @@ impl Inner {
             } = job;
             // With its password.
             drop(question);
-            asker.judged(ticket, outcome);
+            asker.checked(ticket, outcome);
         }
         self.end(&mut helper);
     }
 
     /// What is to be done next; `None`: the thread is to end.
-    fn next(&self) -> Option<Job> {
+    fn next(&self) -> Option<PasswordCheck> {
         let mut state = self.state.lock();
         loop {
             if let Some(job) = state.queue.pop_front() {
@@ -200,12 +200,16 @@ impl Inner {
         }
     }
 
-    fn judge(&self, helper: &mut Option<Helper>, job: &Job) -> Result<Answer, Trouble> {
-        if let Some(wait_s) = job.asker.barred(job.ticket.client) {
-            return Err(Trouble::Barred { wait_s });
+    fn check_password(
+        &self,
+        helper: &mut Option<Helper>,
+        job: &PasswordCheck,
+    ) -> Result<PamReply, CheckError> {
+        if let Some(wait_s) = job.asker.retry_after_s(job.ticket.client) {
+            return Err(CheckError::Barred { wait_s });
         }
         if now() >= job.until {
-            return Err(Trouble::Late);
+            return Err(CheckError::Late);
         }
         if helper.as_ref().is_some_and(|helper| !helper.is_alive()) {
             self.end(helper);
@@ -216,7 +220,7 @@ impl Inner {
         };
         // Its start may have taken long; it is there for the next one.
         if now() >= job.until {
-            return Err(Trouble::Late);
+            return Err(CheckError::Late);
         }
         let answer = ready.ask(&job.question, job.until);
         if answer.is_err() {
@@ -226,19 +230,19 @@ impl Inner {
         Ok(answer?)
     }
 
-    fn start(&self) -> Result<Helper, Trouble> {
+    fn start(&self) -> Result<Helper, CheckError> {
         let now_ms = || self.clock.now_ms();
         if !self.breaker.lock().may_ask(now_ms()) {
             let why = "helpers could not be started a moment ago".to_owned();
-            return Err(Trouble::Helper(why));
+            return Err(CheckError::Helper(why));
         }
         let started = Helper::start(START_WAIT);
         let ending = match started {
-            Ok(_) => Ending::Answered,
-            Err(_) => Ending::Unavailable,
+            Ok(_) => BackendResult::Answered,
+            Err(_) => BackendResult::Unavailable,
         };
         self.breaker.lock().ended(ending, "", now_ms());
-        let helper = started.map_err(Trouble::Helper)?;
+        let helper = started.map_err(CheckError::Helper)?;
         self.figures.passwords.started.add(1);
         self.figures.passwords.helpers.add(1);
         Ok(helper)
@@ -273,7 +277,7 @@ mod tests {
             return eprintln!("this user can hand down no capability: nothing tested");
         }
         assert_eq!(capability_is_in_ambient_set(low_ports), Ok(true));
-        let pool = Pool::new(&options(), &Arc::default());
+        let pool = HelperPool::new(&options(), &Arc::default());
         let mut state = pool.0.state.lock();
         (state.threads, state.is_closed) = (1, true);
         drop(state);

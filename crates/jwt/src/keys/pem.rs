@@ -8,30 +8,30 @@ use x509_parser::prelude::FromDer as _;
 use x509_parser::public_key::PublicKey;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
-use super::{BadKeys, Curve, Key, Material};
+use super::{Curve, Key, KeyError, Material};
 
 /// The keys of a file, in its order.
-pub(super) fn read(text: &[u8]) -> Result<Vec<Key>, BadKeys> {
+pub(super) fn read(text: &[u8]) -> Result<Vec<Key>, KeyError> {
     let mut keys = Vec::new();
     for (index, block) in Pem::iter_from_buffer(text).enumerate() {
         let number = index + 1;
-        let block = block.map_err(|_| BadKeys::Unreadable(number))?;
+        let block = block.map_err(|_| KeyError::Unreadable(number))?;
         if block.label.ends_with("PRIVATE KEY") {
-            return Err(BadKeys::Private);
+            return Err(KeyError::Private);
         }
         if block.label != "PUBLIC KEY" {
             continue;
         }
         let (rest, info) = SubjectPublicKeyInfo::from_der(&block.contents)
-            .map_err(|_| BadKeys::Unreadable(number))?;
+            .map_err(|_| KeyError::Unreadable(number))?;
         if !rest.is_empty() {
-            return Err(BadKeys::Unreadable(number));
+            return Err(KeyError::Unreadable(number));
         }
-        let material = material(&info).ok_or(BadKeys::Unsupported(number))?;
+        let material = material(&info).ok_or(KeyError::Unsupported(number))?;
         keys.push(Key::new(None, material));
     }
     if keys.is_empty() {
-        return Err(BadKeys::NoPem);
+        return Err(KeyError::NoPem);
     }
     Ok(keys)
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{NOW_S, ann, encode, published, token};
 use crate::verify::payload;
-use crate::{Keys, Refusal, Rules, verify};
+use crate::{ClaimRules, Keys, TokenError, verify};
 
 /// Made by `openssl`, which has signed [`RS384`] and [`RS512`] too.
 const RSA: &str = "-----BEGIN PUBLIC KEY-----
@@ -47,8 +47,8 @@ fn hmac(algorithm: hmac::Algorithm, name: &str, secret: &[u8]) -> String {
     })
 }
 
-fn user(token: &str, keys: &Keys) -> Result<String, Refusal> {
-    verify(token, keys, &Rules::default(), NOW_S).map(|claims| claims.user)
+fn user(token: &str, keys: &Keys) -> Result<String, TokenError> {
+    verify(token, keys, &ClaimRules::default(), NOW_S).map(|claims| claims.user)
 }
 
 /// The same token under another algorithm's name.
@@ -69,28 +69,37 @@ fn a_key_checks_the_algorithms_of_its_kind_alone() {
         for token in tokens {
             assert_eq!(user(token, &keys), ok, "{token}");
             for name in ["HS256", "HS384", "HS512", "EdDSA"] {
-                assert_eq!(user(&renamed(token, name), &keys), Err(Refusal::Algorithm));
+                assert_eq!(
+                    user(&renamed(token, name), &keys),
+                    Err(TokenError::Algorithm)
+                );
             }
             // Another digit of the signature.
             let (message, signature) = token.rsplit_once('.').expect("three parts");
             let other = if signature.starts_with('B') { "C" } else { "B" };
             let forged = format!("{message}.{other}{}", &signature[1..]);
-            assert_eq!(user(&forged, &keys), Err(Refusal::Signature));
-            assert_eq!(user(&format!("{message}."), &keys), Err(Refusal::Signature));
+            assert_eq!(user(&forged, &keys), Err(TokenError::Signature));
+            assert_eq!(
+                user(&format!("{message}."), &keys),
+                Err(TokenError::Signature)
+            );
         }
     }
     let rsa = Keys::pem(RSA.as_bytes()).expect("a key");
     assert_eq!(
         user(&renamed(RS384, "RS512"), &rsa),
-        Err(Refusal::Signature)
+        Err(TokenError::Signature)
     );
     assert_eq!(
         user(&renamed(RS384, "ES384"), &rsa),
-        Err(Refusal::Algorithm)
+        Err(TokenError::Algorithm)
     );
     let p384 = Keys::pem(P384.as_bytes()).expect("a key");
     for name in ["ES256", "ES512", "RS384"] {
-        assert_eq!(user(&renamed(ES384, name), &p384), Err(Refusal::Algorithm));
+        assert_eq!(
+            user(&renamed(ES384, name), &p384),
+            Err(TokenError::Algorithm)
+        );
     }
 }
 
@@ -106,12 +115,12 @@ fn a_secret_checks_each_digest() {
         let good = hmac(algorithm, name, secret);
         assert_eq!(user(&good, &keys), Ok("ann".to_owned()), "{name}");
         let other = hmac(algorithm, name, b"another secret, which is as long");
-        assert_eq!(user(&other, &keys), Err(Refusal::Signature), "{name}");
+        assert_eq!(user(&other, &keys), Err(TokenError::Signature), "{name}");
         let set = published(&[json!({ "kty": "oct", "k": encode(secret) })]);
         assert!(set.is_err(), "a secret in a set");
     }
     let claimed = hmac(hmac::HMAC_SHA256, "HS512", secret);
-    assert_eq!(user(&claimed, &keys), Err(Refusal::Signature));
+    assert_eq!(user(&claimed, &keys), Err(TokenError::Signature));
 }
 
 #[test]
@@ -126,7 +135,7 @@ fn the_secret_before_counts_until_its_time() {
     for (until_s, expected) in [
         (None, Ok("ann".to_owned())),
         (Some(NOW_S + 1), Ok("ann".to_owned())),
-        (Some(NOW_S), Err(Refusal::Signature)),
+        (Some(NOW_S), Err(TokenError::Signature)),
     ] {
         assert_eq!(user(&of(new), &keys(until_s)), Ok("ann".to_owned()));
         assert_eq!(user(&of(old), &keys(until_s)), expected);
@@ -134,7 +143,7 @@ fn the_secret_before_counts_until_its_time() {
     assert_eq!(keys(None).short_secret(), Some(14));
     assert_eq!(
         user(&of(b"another secret"), &keys(None)),
-        Err(Refusal::Signature)
+        Err(TokenError::Signature)
     );
 }
 
@@ -176,6 +185,6 @@ fn a_published_key_is_for_the_algorithm_that_it_names() {
         assert_eq!(of(alg).is_ok(), is_used, "{alg}");
     }
     let keys = of("RS512").expect("a key");
-    assert_eq!(user(RS384, &keys), Err(Refusal::Algorithm));
-    assert_eq!(user(RS512, &keys), Err(Refusal::Signature));
+    assert_eq!(user(RS384, &keys), Err(TokenError::Algorithm));
+    assert_eq!(user(RS512, &keys), Err(TokenError::Signature));
 }

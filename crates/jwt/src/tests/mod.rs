@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::verify::payload;
 use crate::{
-    BadKeys, Claims, KEYS_MAX, Keys, Refusal, Rules, TOKEN_BYTES_MAX, verify, verify_open,
+    ClaimRules, Claims, KEYS_MAX, KeyError, Keys, TOKEN_BYTES_MAX, TokenError, verify, verify_open,
 };
 
 mod families;
@@ -45,7 +45,7 @@ fn shared(claims: &Value) -> String {
     token(&header, claims, |message| hs256(SECRET, message))
 }
 
-fn judged(claims: &Value, rules: &Rules) -> Result<Claims, Refusal> {
+fn judged(claims: &Value, rules: &ClaimRules) -> Result<Claims, TokenError> {
     let keys = Keys::secret(SECRET).unwrap();
     verify(&shared(claims), &keys, rules, NOW_S)
 }
@@ -84,7 +84,7 @@ impl Ecdsa {
     }
 }
 
-fn published(keys: &[Value]) -> Result<Keys, BadKeys> {
+fn published(keys: &[Value]) -> Result<Keys, KeyError> {
     Keys::published(json!({ "keys": keys }).to_string().as_bytes())
 }
 
@@ -105,13 +105,13 @@ fn a_token_that_could_not_be_revoked_is_refused() {
         json!("x".repeat(256)),
     ] {
         claims["jti"] = id.clone();
-        let refusal = judged(&claims, &Rules::default()).unwrap_err();
-        assert!(refusal.is_like(&Refusal::Claim("")), "{id}");
+        let refusal = judged(&claims, &ClaimRules::default()).unwrap_err();
+        assert!(refusal.looks_like_token(&TokenError::Claim("")), "{id}");
         assert!(refusal.to_string().starts_with("jti "), "{refusal}");
     }
     claims = ann();
     claims["iat"] = json!("yesterday");
-    let refusal = judged(&claims, &Rules::default()).unwrap_err();
+    let refusal = judged(&claims, &ClaimRules::default()).unwrap_err();
     assert!(refusal.to_string().starts_with("iat "), "{refusal}");
 }
 
@@ -126,11 +126,11 @@ fn a_token_may_be_nobody_s_where_that_is_asked_for() {
             json!({"sub": "ann", "exp": exp}),
             Ok(Some("ann".to_owned())),
         ),
-        (json!({"sub": ["ann"], "exp": exp}), Err(Refusal::NoUser)),
-        (json!({"sub": "ann"}), Err(Refusal::NoExpiry)),
-        (json!({"exp": NOW_S - 60}), Err(Refusal::Expired)),
+        (json!({"sub": ["ann"], "exp": exp}), Err(TokenError::NoUser)),
+        (json!({"sub": "ann"}), Err(TokenError::NoExpiry)),
+        (json!({"exp": NOW_S - 60}), Err(TokenError::Expired)),
     ] {
-        let claimed = verify_open(&shared(&claims), &keys, &Rules::default(), NOW_S);
+        let claimed = verify_open(&shared(&claims), &keys, &ClaimRules::default(), NOW_S);
         let user = claimed.map(|claimed| {
             assert_eq!(Value::Object(claimed.all), claims);
             claimed.user
@@ -141,25 +141,25 @@ fn a_token_may_be_nobody_s_where_that_is_asked_for() {
 
 #[test]
 fn claims_are_judged() {
-    let plain = Rules::default();
-    let of = Rules {
+    let plain = ClaimRules::default();
+    let of = ClaimRules {
         issuers: vec!["https://a.example".into(), "https://b.example".into()],
-        ..Rules::default()
+        ..ClaimRules::default()
     };
-    let to = Rules {
+    let to = ClaimRules {
         audiences: vec!["chat".into()],
-        ..Rules::default()
+        ..ClaimRules::default()
     };
-    let named = Rules {
+    let named = ClaimRules {
         user: "uid".into(),
-        ..Rules::default()
+        ..ClaimRules::default()
     };
-    let endless = Rules {
+    let endless = ClaimRules {
         needs_expiry: false,
-        ..Rules::default()
+        ..ClaimRules::default()
     };
     let exp = NOW_S + 60;
-    let cases: &[(Value, &Rules, Result<&str, Refusal>)] = &[
+    let cases: &[(Value, &ClaimRules, Result<&str, TokenError>)] = &[
         (json!({"sub": "ann", "exp": exp}), &plain, Ok("ann")),
         (
             json!({"sub": "ann", "exp": exp as f64 + 0.5}),
@@ -174,16 +174,16 @@ fn claims_are_judged() {
             &named,
             Ok("bob"),
         ),
-        (json!({"sub": "ann"}), &plain, Err(Refusal::NoExpiry)),
+        (json!({"sub": "ann"}), &plain, Err(TokenError::NoExpiry)),
         (
             json!({"sub": "ann", "exp": "2030"}),
             &plain,
-            Err(Refusal::Malformed),
+            Err(TokenError::Malformed),
         ),
         (
             json!({"sub": "ann", "exp": null}),
             &plain,
-            Err(Refusal::Malformed),
+            Err(TokenError::Malformed),
         ),
         (
             json!({"sub": "ann", "exp": exp, "jti": "t"}),
@@ -200,12 +200,12 @@ fn claims_are_judged() {
         (
             json!({"sub": "ann", "exp": NOW_S - 30}),
             &plain,
-            Err(Refusal::Expired),
+            Err(TokenError::Expired),
         ),
         (
             json!({"sub": "ann", "exp": -1}),
             &plain,
-            Err(Refusal::Expired),
+            Err(TokenError::Expired),
         ),
         (
             json!({"sub": "ann", "exp": exp, "nbf": NOW_S + 30}),
@@ -215,7 +215,7 @@ fn claims_are_judged() {
         (
             json!({"sub": "ann", "exp": exp, "nbf": NOW_S + 31}),
             &plain,
-            Err(Refusal::NotYet),
+            Err(TokenError::NotYetValid),
         ),
         (
             json!({"sub": "ann", "exp": exp, "iss": "https://b.example"}),
@@ -225,14 +225,18 @@ fn claims_are_judged() {
         (
             json!({"sub": "ann", "exp": exp, "iss": "https://c.example"}),
             &of,
-            Err(Refusal::Issuer),
+            Err(TokenError::Issuer),
         ),
         (
             json!({"sub": "ann", "exp": exp, "iss": ["https://a.example"]}),
             &of,
-            Err(Refusal::Issuer),
+            Err(TokenError::Issuer),
         ),
-        (json!({"sub": "ann", "exp": exp}), &of, Err(Refusal::Issuer)),
+        (
+            json!({"sub": "ann", "exp": exp}),
+            &of,
+            Err(TokenError::Issuer),
+        ),
         (
             json!({"sub": "ann", "exp": exp, "aud": "chat"}),
             &to,
@@ -246,17 +250,17 @@ fn claims_are_judged() {
         (
             json!({"sub": "ann", "exp": exp, "aud": "chats"}),
             &to,
-            Err(Refusal::Audience),
+            Err(TokenError::Audience),
         ),
         (
             json!({"sub": "ann", "exp": exp, "aud": []}),
             &to,
-            Err(Refusal::Audience),
+            Err(TokenError::Audience),
         ),
         (
             json!({"sub": "ann", "exp": exp}),
             &to,
-            Err(Refusal::Audience),
+            Err(TokenError::Audience),
         ),
         // Without an audience of ours it may be for any, as in Centrifugo.
         (
@@ -273,22 +277,26 @@ fn claims_are_judged() {
         (
             json!({"sub": "ann", "exp": NOW_S - 30}),
             &endless,
-            Err(Refusal::Expired),
+            Err(TokenError::Expired),
         ),
-        (json!({"sub": "", "exp": exp}), &plain, Err(Refusal::NoUser)),
+        (
+            json!({"sub": "", "exp": exp}),
+            &plain,
+            Err(TokenError::NoUser),
+        ),
         (
             json!({"sub": ["ann"], "exp": exp}),
             &plain,
-            Err(Refusal::NoUser),
+            Err(TokenError::NoUser),
         ),
         (
             json!({"sub": 4.5, "exp": exp}),
             &plain,
-            Err(Refusal::NoUser),
+            Err(TokenError::NoUser),
         ),
-        (json!({"exp": exp}), &plain, Err(Refusal::NoUser)),
-        (json!(["sub", "ann"]), &plain, Err(Refusal::Malformed)),
-        (json!("ann"), &plain, Err(Refusal::Malformed)),
+        (json!({"exp": exp}), &plain, Err(TokenError::NoUser)),
+        (json!(["sub", "ann"]), &plain, Err(TokenError::Malformed)),
+        (json!("ann"), &plain, Err(TokenError::Malformed)),
     ];
     for (claims, rules, expected) in cases {
         let found = judged(claims, rules).map(|claims| claims.user);
@@ -324,10 +332,10 @@ fn what_is_no_token_is_refused() {
     for bad in [
         "", ".", "..", "...", "a.b.c", message, &padded, &long, &five, &twice, &critical,
     ] {
-        let found = verify(bad, &keys, &Rules::default(), NOW_S);
-        assert_eq!(found, Err(Refusal::Malformed), "{bad}");
+        let found = verify(bad, &keys, &ClaimRules::default(), NOW_S);
+        assert_eq!(found, Err(TokenError::Malformed), "{bad}");
     }
-    assert!(verify(&good, &keys, &Rules::default(), NOW_S).is_ok());
+    assert!(verify(&good, &keys, &ClaimRules::default(), NOW_S).is_ok());
 }
 
 #[test]
@@ -341,8 +349,8 @@ fn an_unsigned_token_is_refused() {
             |message: &[u8]| hs256(SECRET, message),
         ] {
             let bad = token(&json!({"alg": name}), &ann(), sign);
-            let found = verify(&bad, &keys, &Rules::default(), NOW_S);
-            assert_eq!(found, Err(Refusal::Algorithm), "{name:?}");
+            let found = verify(&bad, &keys, &ClaimRules::default(), NOW_S);
+            assert_eq!(found, Err(TokenError::Algorithm), "{name:?}");
         }
     }
     // The right name, and no signature or part of one.
@@ -350,8 +358,8 @@ fn an_unsigned_token_is_refused() {
         let bad = token(&json!({"alg": "HS256"}), &ann(), |message| {
             hs256(SECRET, message)[..length].to_vec()
         });
-        let found = verify(&bad, &keys, &Rules::default(), NOW_S);
-        assert_eq!(found, Err(Refusal::Signature), "{length}");
+        let found = verify(&bad, &keys, &ClaimRules::default(), NOW_S);
+        assert_eq!(found, Err(TokenError::Signature), "{length}");
     }
 }
 
@@ -370,11 +378,11 @@ fn a_public_key_is_no_secret() {
             let bad = token(&json!({"alg": "HS256", "kid": id}), &ann(), |message| {
                 hs256(&secret, message)
             });
-            let found = verify(&bad, &keys, &Rules::default(), NOW_S);
-            assert_eq!(found, Err(Refusal::Algorithm));
+            let found = verify(&bad, &keys, &ClaimRules::default(), NOW_S);
+            assert_eq!(found, Err(TokenError::Algorithm));
             let own = Keys::pem(rfc::RSA_PEM.as_bytes()).unwrap();
-            let found = verify(&bad, &own, &Rules::default(), NOW_S);
-            assert_eq!(found, Err(Refusal::Algorithm));
+            let found = verify(&bad, &own, &ClaimRules::default(), NOW_S);
+            assert_eq!(found, Err(TokenError::Algorithm));
         }
     }
 }
@@ -383,7 +391,7 @@ fn a_public_key_is_no_secret() {
 fn a_set_knows_its_keys_by_name() {
     let (first, second, other) = (Ecdsa::new(), Ecdsa::new(), Ecdsa::new());
     let keys = published(&[first.jwk("1"), second.jwk("2")]).unwrap();
-    let judge = |token: &str| verify(token, &keys, &Rules::default(), NOW_S).map(|c| c.user);
+    let judge = |token: &str| verify(token, &keys, &ClaimRules::default(), NOW_S).map(|c| c.user);
     let ok = Ok("ann".to_owned());
     assert_eq!(judge(&first.token(Some("1"), &ann())), ok);
     assert_eq!(judge(&second.token(Some("2"), &ann())), ok);
@@ -391,12 +399,15 @@ fn a_set_knows_its_keys_by_name() {
     assert_eq!(judge(&second.token(None, &ann())), ok);
     assert_eq!(
         judge(&second.token(Some("1"), &ann())),
-        Err(Refusal::Signature)
+        Err(TokenError::Signature)
     );
-    assert_eq!(judge(&other.token(None, &ann())), Err(Refusal::Signature));
+    assert_eq!(
+        judge(&other.token(None, &ann())),
+        Err(TokenError::Signature)
+    );
     assert_eq!(
         judge(&other.token(Some("3"), &ann())),
-        Err(Refusal::UnknownKey)
+        Err(TokenError::UnknownKey)
     );
     // What a token brings along, or points to, is not looked at.
     for name in ["jwk", "jku", "x5u", "x5c"] {
@@ -406,7 +417,7 @@ fn a_set_knows_its_keys_by_name() {
             _ => json!("https://evil.example/keys"),
         };
         let bad = token(&header, &ann(), |message| other.sign(message));
-        assert_eq!(judge(&bad), Err(Refusal::Signature), "{name}");
+        assert_eq!(judge(&bad), Err(TokenError::Signature), "{name}");
     }
 }
 
@@ -452,27 +463,27 @@ fn a_set_is_read_as_far_as_it_can_be_used() {
         );
     }
     for bad in ["", "[]", "{}", "{\"keys\": 5}", "<html>"] {
-        assert_eq!(Keys::published(bad.as_bytes()), Err(BadKeys::NotASet));
+        assert_eq!(Keys::published(bad.as_bytes()), Err(KeyError::NotASet));
     }
-    assert_eq!(published(&[]), Err(BadKeys::NothingUsable));
+    assert_eq!(published(&[]), Err(KeyError::NothingUsable));
     let many = vec![good; KEYS_MAX + 1];
-    assert_eq!(published(&many), Err(BadKeys::TooMany));
+    assert_eq!(published(&many), Err(KeyError::TooMany));
 }
 
 #[test]
 fn keys_that_are_no_good_are_refused() {
-    assert_eq!(Keys::secret(b""), Err(BadKeys::EmptySecret));
+    assert_eq!(Keys::secret(b""), Err(KeyError::EmptySecret));
     for (length, short) in [(5, Some(5)), (31, Some(31)), (32, None)] {
         let keys = Keys::secret(&SECRET[..length]).unwrap();
         assert_eq!(keys.short_secret(), short);
     }
     let pem = rfc::RSA_PEM.as_bytes();
-    assert_eq!(Keys::secret(pem), Err(BadKeys::PemAsSecret));
-    assert_eq!(Keys::pem(b"a secret"), Err(BadKeys::NoPem));
+    assert_eq!(Keys::secret(pem), Err(KeyError::PemAsSecret));
+    assert_eq!(Keys::pem(b"a secret"), Err(KeyError::NoPem));
     let private = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
-    assert_eq!(Keys::pem(private.as_bytes()), Err(BadKeys::Private));
+    assert_eq!(Keys::pem(private.as_bytes()), Err(KeyError::Private));
     let broken = "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n";
-    assert_eq!(Keys::pem(broken.as_bytes()), Err(BadKeys::Unreadable(1)));
+    assert_eq!(Keys::pem(broken.as_bytes()), Err(KeyError::Unreadable(1)));
     let two = format!("{}{}", rfc::RSA_PEM, rfc::RSA_PEM);
     assert_eq!(Keys::pem(two.as_bytes()).unwrap().len(), 2);
 }
@@ -496,7 +507,7 @@ fn ed25519_signs_too() {
     let good = token(&header, &ann(), |message| {
         pair.sign(message).as_ref().to_vec()
     });
-    assert!(verify(&good, &keys, &Rules::default(), NOW_S).is_ok());
+    assert!(verify(&good, &keys, &ClaimRules::default(), NOW_S).is_ok());
     // A token of another key, and one that was changed behind the signer's back.
     let bad = token(&header, &ann(), |message| {
         pair.sign(digest::digest(&digest::SHA256, message).as_ref())
@@ -504,12 +515,12 @@ fn ed25519_signs_too() {
             .to_vec()
     });
     assert_eq!(
-        verify(&bad, &keys, &Rules::default(), NOW_S),
-        Err(Refusal::Signature)
+        verify(&bad, &keys, &ClaimRules::default(), NOW_S),
+        Err(TokenError::Signature)
     );
     let (message, signature) = good.rsplit_once('.').unwrap();
     let header = message.split_once('.').unwrap().0;
     let claims = encode(json!({"sub": "root", "exp": NOW_S + 60}).to_string());
     let forged = format!("{header}.{claims}.{signature}");
-    assert_eq!(payload(&forged, &keys, NOW_S), Err(Refusal::Signature));
+    assert_eq!(payload(&forged, &keys, NOW_S), Err(TokenError::Signature));
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::published;
 use crate::verify::payload;
-use crate::{Keys, Refusal, Rules, verify};
+use crate::{ClaimRules, Keys, TokenError, verify};
 
 /// Of all three examples.
 const CLAIMS: &str = "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
@@ -27,10 +27,10 @@ oQIDAQAB
 ";
 
 fn check(keys: &Keys, header: &str, signature: &str) {
-    let rules = Rules {
+    let rules = ClaimRules {
         user: "iss".to_owned(),
         leeway_s: 0,
-        ..Rules::default()
+        ..ClaimRules::default()
     };
     let token = format!("{header}.{CLAIMS}.{signature}");
     let claims = verify(&token, keys, &rules, EXPIRES_S - 1).unwrap();
@@ -39,13 +39,13 @@ fn check(keys: &Keys, header: &str, signature: &str) {
         ("joe", Some(EXPIRES_S))
     );
     let late = verify(&token, keys, &rules, EXPIRES_S);
-    assert_eq!(late, Err(Refusal::Expired));
+    assert_eq!(late, Err(TokenError::Expired));
     // Each bit of the signature counts, also the last ones that a letter holds beyond the last byte.
     let mut bytes = URL_SAFE_NO_PAD.decode(signature).unwrap();
     for at in [0, bytes.len() / 2, bytes.len() - 1] {
         bytes[at] ^= 1;
         let forged = format!("{header}.{CLAIMS}.{}", URL_SAFE_NO_PAD.encode(&bytes));
-        assert_eq!(payload(&forged, keys, 0), Err(Refusal::Signature));
+        assert_eq!(payload(&forged, keys, 0), Err(TokenError::Signature));
         bytes[at] ^= 1;
     }
 }
@@ -106,13 +106,13 @@ fn a_4_ed25519() {
         payload(token, &keys, 0).unwrap(),
         b"Example of Ed25519 signing"
     );
-    let verified = verify(token, &keys, &Rules::default(), 0);
-    assert_eq!(verified, Err(Refusal::Malformed));
+    let verified = verify(token, &keys, &ClaimRules::default(), 0);
+    assert_eq!(verified, Err(TokenError::Malformed));
 }
 
 #[test]
 fn a_5_unsigned() {
     let token = format!("eyJhbGciOiJub25lIn0.{CLAIMS}.");
     let keys = published(&[rsa()]).unwrap();
-    assert_eq!(payload(&token, &keys, 0), Err(Refusal::Algorithm));
+    assert_eq!(payload(&token, &keys, 0), Err(TokenError::Algorithm));
 }

@@ -1,24 +1,24 @@
 //! What a run needs of this machine, looked at before it begins: descriptors and memory.
 
-use crate::memory::{self, Weight};
+use crate::memory::{self, MessageMemory};
 use crate::plan::Plan;
 
 use veche_net::descriptors;
-use veche_terminal::exit::{Exit, Failure};
+use veche_terminal::exit::{CommandFailure, Exit};
 
 /// Descriptors that a process has use for beside its connections.
 const DESCRIPTORS_BESIDE: u64 = 64;
 
 /// Takes all descriptors that we may have, and says so if they, or the memory, can't be enough for these plans at the
 /// same time.
-pub(super) fn check(plans: &[&Plan]) -> Result<(), Failure> {
+pub(super) fn check(plans: &[&Plan]) -> Result<(), CommandFailure> {
     let raised = descriptors::raise()
-        .map_err(|error| Failure::new(Exit::Failed, format!("descriptors: {error}")))?;
+        .map_err(|error| CommandFailure::new(Exit::Failed, format!("descriptors: {error}")))?;
     if let Some(maximum) = raised.to {
-        descriptors_for(plans, maximum).map_err(|words| Failure::new(Exit::Usage, words))?;
+        descriptors_for(plans, maximum).map_err(|words| CommandFailure::new(Exit::Usage, words))?;
     }
-    let weights: Vec<Weight> = plans.iter().map(|plan| Weight::of(plan)).collect();
-    memory::check(&weights).map_err(|words| Failure::new(Exit::Usage, words))
+    let weights: Vec<MessageMemory> = plans.iter().map(|plan| MessageMemory::of(plan)).collect();
+    memory::check(&weights).map_err(|words| CommandFailure::new(Exit::Usage, words))
 }
 
 /// Says which processes would need more than `maximum` descriptors. Plans of one process share ours.

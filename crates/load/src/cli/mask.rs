@@ -15,7 +15,7 @@ const HARMLESS: [&str; 8] = [
 ];
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum MaskedFlag {
     Header,
     Cookie,
 }
@@ -28,10 +28,10 @@ pub(super) fn mask(arguments: impl Iterator<Item = String>) -> Vec<String> {
             return value(kind, &argument);
         }
         let flags = [
-            ("--header", Kind::Header),
-            ("--publish-header", Kind::Header),
-            ("--cookie", Kind::Cookie),
-            ("-H", Kind::Header),
+            ("--header", MaskedFlag::Header),
+            ("--publish-header", MaskedFlag::Header),
+            ("--cookie", MaskedFlag::Cookie),
+            ("-H", MaskedFlag::Header),
         ];
         for (flag, kind) in flags {
             let Some(rest) = argument.strip_prefix(flag) else {
@@ -53,16 +53,16 @@ pub(super) fn mask(arguments: impl Iterator<Item = String>) -> Vec<String> {
     masked.collect()
 }
 
-fn value(kind: Kind, given: &str) -> String {
+fn value(kind: MaskedFlag, given: &str) -> String {
     match kind {
-        Kind::Header => match given.split_once(':') {
+        MaskedFlag::Header => match given.split_once(':') {
             Some((name, _)) if HARMLESS.contains(&name.trim().to_ascii_lowercase().as_str()) => {
                 given.to_owned()
             }
             Some((name, _)) => format!("{name}: {MASK}"),
             None => MASK.to_owned(),
         },
-        Kind::Cookie => match given.split_once('=') {
+        MaskedFlag::Cookie => match given.split_once('=') {
             // Several may stand in one.
             Some((name, _)) if !name.contains(';') => format!("{name}={MASK}"),
             _ => MASK.to_owned(),

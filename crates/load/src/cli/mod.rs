@@ -2,14 +2,14 @@
 //!
 //! Users that a script plays need the server's script runtime, which the caller passes in ([`StartUsers`]).
 
+mod command;
 mod limits;
 mod mask;
 mod options;
 mod plan;
-mod question;
+mod progress_line;
 mod running;
 mod scenario;
-mod screen;
 mod script;
 mod search;
 
@@ -20,20 +20,20 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use veche_terminal::exit::{self, Exit, Failure};
+use veche_terminal::exit::{self, CommandFailure, Exit};
 
 use crate::report::{Report, compare};
+use command::BenchCommand;
 use options::CompareArgs;
-use question::Question;
+use progress_line::ProgressLine;
 use running::{deliver, interrupts, measure, unwritable, verdict};
-use screen::Line;
 pub use script::{EndUsers, ScriptUsers, StartUsers};
 
 /// Measure a server.
 #[derive(Args, Debug)]
 pub struct BenchArgs {
     #[command(subcommand)]
-    question: Question,
+    command: BenchCommand,
     /// In place of the global option of that id, which would claim `-c`
     #[arg(
         id = "config",
@@ -49,26 +49,26 @@ pub struct BenchArgs {
 ///
 /// # Errors
 /// Why there is no report, or what went wrong in the run that it is of.
-pub fn run(args: &BenchArgs, start_users: &StartUsers) -> Result<(), Failure> {
-    match &args.question {
-        Question::Script(args) => return script::run(args, start_users),
-        Question::Scenario(args) => return scenario::run(args),
-        Question::Compare(args) => return compare(args),
-        Question::Member => return member(),
+pub fn run(args: &BenchArgs, start_users: &StartUsers) -> Result<(), CommandFailure> {
+    match &args.command {
+        BenchCommand::Script(args) => return script::run(args, start_users),
+        BenchCommand::Scenario(args) => return scenario::run(args),
+        BenchCommand::Compare(args) => return compare(args),
+        BenchCommand::Member => return member(),
         _ => {}
     }
-    let Some((kind, common, plan)) = args.question.plan() else {
+    let Some((kind, common, plan)) = args.command.plan() else {
         return Ok(());
     };
     let plan = plan?;
     limits::check(&[&plan])?;
     let interrupts = interrupts()?;
-    let promises = args.question.promises();
+    let promises = args.command.promises();
     if !promises.is_empty() {
         return search::run(kind, common, &plan, promises, &interrupts);
     }
     let planned_ns = plan.duration_ns.map(|ns| ns + plan.warmup_ns);
-    let mut shown = Line::new(common.output.json, planned_ns);
+    let mut shown = ProgressLine::new(common.output.json, planned_ns);
     let report = measure(
         kind,
         common,
@@ -86,32 +86,33 @@ pub fn run(args: &BenchArgs, start_users: &StartUsers) -> Result<(), Failure> {
     verdict(&report)
 }
 
-fn member() -> Result<(), Failure> {
-    crate::member::serve(io::stdin(), io::stdout())
-        .map_err(|error| Failure::new(Exit::Failed, error.to_string()))
+fn member() -> Result<(), CommandFailure> {
+    crate::worker_process::serve(io::stdin(), io::stdout())
+        .map_err(|error| CommandFailure::new(Exit::Failed, error.to_string()))
 }
 
 /// Puts reports side by side.
-fn compare(args: &CompareArgs) -> Result<(), Failure> {
+fn compare(args: &CompareArgs) -> Result<(), CommandFailure> {
     let reports = args
         .reports
         .iter()
         .map(|file| {
             let shown = file.display().to_string();
-            let bad =
-                |error: &dyn fmt::Display| Failure::new(Exit::Usage, format!("{shown}: {error}"));
+            let bad = |error: &dyn fmt::Display| {
+                CommandFailure::new(Exit::Usage, format!("{shown}: {error}"))
+            };
             let json = fs::read_to_string(file).map_err(|error| bad(&error))?;
             let report: Report = serde_json::from_str(&json).map_err(|error| bad(&error))?;
             Ok((shown, report))
         })
-        .collect::<Result<Vec<_>, Failure>>()?;
+        .collect::<Result<Vec<_>, CommandFailure>>()?;
     if let Some((first, again)) = compare::same_run(&reports) {
         let words = if first == again {
             format!("{first} is given twice: a run can't be compared with itself")
         } else {
             format!("{again} is the same run as {first}: a run can't be compared with itself")
         };
-        return Err(Failure::new(Exit::Usage, words));
+        return Err(CommandFailure::new(Exit::Usage, words));
     }
     let comparison = compare::compare(&reports);
     if args.json {
@@ -120,7 +121,7 @@ fn compare(args: &CompareArgs) -> Result<(), Failure> {
     } else {
         exit::print(format_args!(
             "{}",
-            compare::text(&comparison, screen::style())
+            compare::text(&comparison, progress_line::style())
         ))
     }
 }

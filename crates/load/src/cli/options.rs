@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::heartbeat::Heartbeat;
-use crate::pace::Arrivals;
+use crate::schedule::Arrivals;
 use clap::Args;
 
 use veche_terminal::duration;
 
 /// What all questions have in common.
 #[derive(Args, Debug)]
-pub(super) struct Common {
+pub(super) struct CommonArgs {
     /// Connections
     #[arg(short = 'c', visible_short_alias = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) connections: u32,
@@ -67,12 +67,12 @@ pub(super) struct Common {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
     #[command(flatten)]
-    pub(super) output: Output,
+    pub(super) output: OutputArgs,
 }
 
 /// The forms of the report and where they are written.
 #[derive(Args, Debug)]
-pub(super) struct Output {
+pub(super) struct OutputArgs {
     /// The server's process: adds its CPU time and memory, and its children's
     #[arg(long, value_name = "PID")]
     pub(super) pid: Option<u32>,
@@ -95,7 +95,7 @@ pub(super) struct Output {
 
 /// How long it goes on, for questions that do not end by themselves.
 #[derive(Args, Debug)]
-pub(super) struct Span {
+pub(super) struct DurationArgs {
     /// How long to measure
     #[arg(short, visible_short_alias = 'z', long, value_name = "DURATION", default_value = "10s", value_parser = measurable)]
     pub(super) duration: Duration,
@@ -130,7 +130,7 @@ pub(super) struct StormArgs {
     #[command(flatten)]
     pub(super) payload: PayloadArgs,
     #[command(flatten)]
-    pub(super) common: Common,
+    pub(super) common: CommonArgs,
 }
 
 /// Flags of `bench echo`.
@@ -147,7 +147,7 @@ pub(super) struct EchoArgs {
     /// Messages a second in all, whether answers come or not; latency then counts from the intended time. N..M: from N
     /// to M over the measured time
     #[arg(short, long, value_name = "N|N..M", value_parser = rate, conflicts_with = "inflight")]
-    pub(super) rate: Option<Rate>,
+    pub(super) rate: Option<RateRange>,
     /// How messages at a --rate are spaced: evenly, or randomly like those of users that know nothing of each other
     #[arg(long, value_enum, default_value_t = Spacing::Even)]
     pub(super) arrivals: Spacing,
@@ -157,14 +157,14 @@ pub(super) struct EchoArgs {
     pub(super) find_rate: Vec<String>,
     /// Pause between an answer and the next message on a connection, where there is no --rate; MIN..MAX: a random one
     #[arg(long, value_name = "DURATION|MIN..MAX", value_parser = pause, conflicts_with = "rate")]
-    pub(super) think: Option<Pause>,
+    pub(super) think: Option<PauseRange>,
     /// Close so many connections a second, each when its answers have come, and open them again
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(super) churn: Option<f64>,
     #[command(flatten)]
-    pub(super) span: Span,
+    pub(super) span: DurationArgs,
     #[command(flatten)]
-    pub(super) common: Common,
+    pub(super) common: CommonArgs,
 }
 
 /// Flags of `bench http`.
@@ -192,7 +192,7 @@ pub(super) struct HttpArgs {
     /// Requests a second in all, whether responses come or not; latency then counts from the intended time. N..M: from
     /// N to M over the measured time
     #[arg(short, long, value_name = "N|N..M", value_parser = rate)]
-    pub(super) rate: Option<Rate>,
+    pub(super) rate: Option<RateRange>,
     /// How requests at a --rate are spaced: evenly, or randomly like those of users that know nothing of each other
     #[arg(long, value_enum, default_value_t = Spacing::Even)]
     pub(super) arrivals: Spacing,
@@ -202,7 +202,7 @@ pub(super) struct HttpArgs {
     pub(super) find_rate: Vec<String>,
     /// Pause between a response and the next request on a connection, where there is no --rate; MIN..MAX: a random one
     #[arg(long, value_name = "DURATION|MIN..MAX", value_parser = pause, conflicts_with = "rate")]
-    pub(super) think: Option<Pause>,
+    pub(super) think: Option<PauseRange>,
     /// Speak HTTP/1.0 with keep-alive
     #[arg(long)]
     pub(super) http10: bool,
@@ -213,9 +213,9 @@ pub(super) struct HttpArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) expect_file: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) span: Span,
+    pub(super) span: DurationArgs,
     #[command(flatten)]
-    pub(super) common: Common,
+    pub(super) common: CommonArgs,
 }
 
 /// Where publications come from, and how many.
@@ -229,7 +229,7 @@ pub(super) struct PublishArgs {
     pub(super) publishers: u32,
     /// Publications a second in all; N..M: from N to M over the measured time
     #[arg(short, long, value_name = "N|N..M", default_value = "100", value_parser = rate)]
-    pub(super) rate: Rate,
+    pub(super) rate: RateRange,
     /// Publications that are due at a time; with push all of them go to one receiver
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "recover")]
     pub(super) burst: u32,
@@ -275,9 +275,9 @@ pub(super) struct BroadcastArgs {
     )]
     pub(super) body: String,
     #[command(flatten)]
-    pub(super) span: Span,
+    pub(super) span: DurationArgs,
     #[command(flatten)]
-    pub(super) common: Common,
+    pub(super) common: CommonArgs,
 }
 
 /// Flags of `bench push`.
@@ -295,9 +295,9 @@ pub(super) struct PushArgs {
     )]
     pub(super) body: String,
     #[command(flatten)]
-    pub(super) span: Span,
+    pub(super) span: DurationArgs,
     #[command(flatten)]
-    pub(super) common: Common,
+    pub(super) common: CommonArgs,
 }
 
 /// Flags of `bench shootout`. The connections are the most that there may be.
@@ -321,7 +321,7 @@ pub(super) struct ShootoutArgs {
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration)]
     pub(super) limit: Duration,
     #[command(flatten)]
-    pub(super) common: Common,
+    pub(super) common: CommonArgs,
 }
 
 /// What a shootout times.
@@ -356,9 +356,9 @@ pub(super) struct ScriptArgs {
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     pub(super) memory: usize,
     #[command(flatten)]
-    pub(super) span: Span,
+    pub(super) span: DurationArgs,
     #[command(flatten)]
-    pub(super) output: Output,
+    pub(super) output: OutputArgs,
 }
 
 /// Flags of `bench compare`.
@@ -393,33 +393,33 @@ impl From<Spacing> for Arrivals {
 
 /// Bounds of a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pause {
+pub(super) struct PauseRange {
     pub(super) min: Duration,
     pub(super) max: Duration,
 }
 
-fn pause(text: &str) -> Result<Pause, String> {
+fn pause(text: &str) -> Result<PauseRange, String> {
     let (min, max) = text.split_once("..").unwrap_or((text, text));
     let (min, max) = (duration(min)?, duration(max)?);
     if min > max {
         return Err("expected the shortest pause first".to_owned());
     }
-    Ok(Pause { min, max })
+    Ok(PauseRange { min, max })
 }
 
 /// So many a second, the same all the time or from one to another in a straight line.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Rate {
+pub(super) struct RateRange {
     pub(super) from: f64,
     pub(super) to: Option<f64>,
 }
 
-fn rate(text: &str) -> Result<Rate, String> {
+fn rate(text: &str) -> Result<RateRange, String> {
     let (from, to) = match text.split_once("..") {
         Some((from, to)) => (from, Some(positive(to)?)),
         None => (text, None),
     };
-    Ok(Rate {
+    Ok(RateRange {
         from: positive(from)?,
         to,
     })

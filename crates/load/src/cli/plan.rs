@@ -9,22 +9,22 @@ use crate::ledger::NOTE_BYTES_MIN;
 use crate::loads::LoadPlan;
 use crate::loads::echo::EchoPlan;
 use crate::loads::fanout::{FanoutPlan, asks_for_answers};
-use crate::loads::http::{HttpPlan, Request};
+use crate::loads::http::{HttpPlan, HttpRequestPlan};
 use crate::loads::shootout::ShootoutPlan;
 use crate::loads::storm::StormPlan;
-use crate::loads::think::Think;
-use crate::payload::{Content, PayloadPlan};
+use crate::loads::think::ThinkTime;
+use crate::payload::{PayloadContent, PayloadPlan};
 use crate::plan::{Endpoint, Plan, TlsPlan};
 use crate::report::model::Settings;
-use crate::target::{Body, Scheme, Target, TargetError, Template};
+use crate::target::{BodyTemplate, Scheme, Target, TargetError, Template};
 
 use super::options::{
-    BroadcastArgs, Common, EchoArgs, HttpArgs, Pause, PayloadArgs, PublishArgs, PushArgs, Rate,
-    ShootoutArgs, ShootoutKind, Span, StormArgs,
+    BroadcastArgs, CommonArgs, DurationArgs, EchoArgs, HttpArgs, PauseRange, PayloadArgs,
+    PublishArgs, PushArgs, RateRange, ShootoutArgs, ShootoutKind, StormArgs,
 };
-use veche_terminal::exit::{Exit, Failure};
+use veche_terminal::exit::{CommandFailure, Exit};
 
-pub(super) fn storm(args: &StormArgs) -> Result<Plan, Failure> {
+pub(super) fn storm(args: &StormArgs) -> Result<Plan, CommandFailure> {
     let endpoints = endpoints(&args.urls, &args.common)?;
     let load = LoadPlan::Storm(StormPlan {
         payload: payload(&args.payload)?,
@@ -32,7 +32,7 @@ pub(super) fn storm(args: &StormArgs) -> Result<Plan, Failure> {
     Ok(plan(endpoints, load, &args.common))
 }
 
-pub(super) fn echo(args: &EchoArgs) -> Result<Plan, Failure> {
+pub(super) fn echo(args: &EchoArgs) -> Result<Plan, CommandFailure> {
     check_search(&args.find_rate, args.rate)?;
     let endpoints = endpoints(&args.urls, &args.common)?;
     let load = LoadPlan::Echo(EchoPlan {
@@ -47,14 +47,14 @@ pub(super) fn echo(args: &EchoArgs) -> Result<Plan, Failure> {
     Ok(lasting(&args.span, plan(endpoints, load, &args.common)))
 }
 
-pub(super) fn http(args: &HttpArgs) -> Result<Plan, Failure> {
+pub(super) fn http(args: &HttpArgs) -> Result<Plan, CommandFailure> {
     check_search(&args.find_rate, args.rate)?;
     let endpoint = endpoint(&args.url, http_scheme, &args.common)?;
     let body = text_or_file(args.body.as_deref(), args.body_file.as_deref())?;
     let list = args.requests.as_deref().map(requests).transpose()?;
     if !is_method(&args.method) {
         let words = format!("--method {:?}: no method of HTTP", args.method);
-        return Err(Failure::new(Exit::Usage, words));
+        return Err(CommandFailure::new(Exit::Usage, words));
     }
     if args.method == "HEAD" && (args.expect.is_some() || args.expect_file.is_some()) {
         return Err(usage("--expect: the answer to HEAD has no body"));
@@ -62,7 +62,7 @@ pub(super) fn http(args: &HttpArgs) -> Result<Plan, Failure> {
     let load = LoadPlan::Http(HttpPlan {
         method: args.method.clone(),
         is_http10: args.http10,
-        body: Body::new(body.unwrap_or_default()),
+        body: BodyTemplate::new(body.unwrap_or_default()),
         inflight: args.inflight,
         rate: args.rate.map(|rate| rate.from),
         rate_to: args.rate.and_then(|rate| rate.to),
@@ -78,7 +78,7 @@ pub(super) fn http(args: &HttpArgs) -> Result<Plan, Failure> {
 }
 
 /// A search begins with one rate.
-fn check_search(promises: &[String], rate: Option<Rate>) -> Result<(), Failure> {
+fn check_search(promises: &[String], rate: Option<RateRange>) -> Result<(), CommandFailure> {
     match rate.and_then(|rate| rate.to) {
         Some(_) if !promises.is_empty() => Err(usage("--find-rate: --rate takes one number then")),
         _ => Ok(()),
@@ -92,7 +92,7 @@ fn is_method(text: &str) -> bool {
 }
 
 /// The requests of a file, one in each line.
-fn requests(path: &Path) -> Result<Vec<Request>, Failure> {
+fn requests(path: &Path) -> Result<Vec<HttpRequestPlan>, CommandFailure> {
     let shown = path.display();
     let text =
         fs::read_to_string(path).map_err(|error| usage(format!("--requests {shown}: {error}")))?;
@@ -110,7 +110,7 @@ fn requests(path: &Path) -> Result<Vec<Request>, Failure> {
         if !is_plain || !path.starts_with('/') {
             return Err(bad("a path expected that begins with /, without spaces"));
         }
-        list.push(Request {
+        list.push(HttpRequestPlan {
             method,
             path,
             body: body.unwrap_or_default().into_bytes(),
@@ -122,12 +122,12 @@ fn requests(path: &Path) -> Result<Vec<Request>, Failure> {
     }
 }
 
-pub(super) fn broadcast(args: &BroadcastArgs) -> Result<Plan, Failure> {
+pub(super) fn broadcast(args: &BroadcastArgs) -> Result<Plan, CommandFailure> {
     let plan = fanout(&args.url, &args.publish, &args.body, false, &args.common)?;
     Ok(lasting(&args.span, plan))
 }
 
-pub(super) fn push(args: &PushArgs) -> Result<Plan, Failure> {
+pub(super) fn push(args: &PushArgs) -> Result<Plan, CommandFailure> {
     if !args.body.contains("{i}") {
         return Err(usage("--body: {i} is missing, the number of the receiver"));
     }
@@ -140,8 +140,8 @@ fn fanout(
     args: &PublishArgs,
     body: &str,
     to_one: bool,
-    common: &Common,
-) -> Result<Plan, Failure> {
+    common: &CommonArgs,
+) -> Result<Plan, CommandFailure> {
     check_search(&args.find_rate, Some(args.rate))?;
     let receivers = endpoint(url, websocket, common)?;
     let publishers = Endpoint {
@@ -177,7 +177,7 @@ fn fanout(
     Ok(plan(vec![receivers, publishers], load, common))
 }
 
-pub(super) fn shootout(args: &ShootoutArgs) -> Result<Plan, Failure> {
+pub(super) fn shootout(args: &ShootoutArgs) -> Result<Plan, CommandFailure> {
     if args.common.threads * args.common.processes > 1 {
         return Err(usage("shootout: one thread of one process"));
     }
@@ -202,15 +202,15 @@ fn run_number() -> u32 {
     fastrand::u32(..)
 }
 
-fn usage(words: impl Into<String>) -> Failure {
-    Failure::new(Exit::Usage, words)
+fn usage(words: impl Into<String>) -> CommandFailure {
+    CommandFailure::new(Exit::Usage, words)
 }
 
 /// Default of connections being opened at a time.
 const OPENING_MAX: u32 = 256;
 
 /// A plan that ends by itself.
-fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, common: &Common) -> Plan {
+fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, common: &CommonArgs) -> Plan {
     Plan {
         sources: sources(&endpoints, common),
         endpoints,
@@ -231,7 +231,7 @@ fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, common: &Common) -> Plan {
 }
 
 /// A plan that ends when its time is up.
-fn lasting(span: &Span, plan: Plan) -> Plan {
+fn lasting(span: &DurationArgs, plan: Plan) -> Plan {
     Plan {
         duration_ns: Some(ns(span.duration)),
         warmup_ns: ns(span.warmup),
@@ -245,7 +245,7 @@ const CONNECTIONS_PER_SOURCE_MAX: u32 = 20_000;
 const CONNECTIONS_PER_SOURCE: u32 = 5_000;
 
 /// Local addresses. Towards this machine itself there are as many as it takes.
-fn sources(endpoints: &[Endpoint], common: &Common) -> Vec<IpAddr> {
+fn sources(endpoints: &[Endpoint], common: &CommonArgs) -> Vec<IpAddr> {
     let is_here = |endpoint: &Endpoint| {
         let addresses = &endpoint.target.addresses;
         let is_first_v4 = addresses.first().is_some_and(|address| address.is_ipv4());
@@ -262,10 +262,10 @@ fn sources(endpoints: &[Endpoint], common: &Common) -> Vec<IpAddr> {
 }
 
 /// What the report says about what was asked for.
-pub(super) fn settings(common: &Common, plan: &Plan) -> Settings {
+pub(super) fn settings(common: &CommonArgs, plan: &Plan) -> Settings {
     let bytes = |payload: &PayloadPlan| match &payload.content {
-        Content::Size(size) => *size as u64,
-        Content::Fixed(bytes) => bytes.len() as u64,
+        PayloadContent::Size(size) => *size as u64,
+        PayloadContent::Fixed(bytes) => bytes.len() as u64,
     };
     // Of a ramp the average.
     let mean = |from: f64, to: Option<f64>| (from + to.unwrap_or(from)) / 2.0;
@@ -305,8 +305,8 @@ pub(super) fn settings(common: &Common, plan: &Plan) -> Settings {
     }
 }
 
-fn think(pause: Pause) -> Think {
-    Think {
+fn think(pause: PauseRange) -> ThinkTime {
+    ThinkTime {
         min_ns: ns(pause.min),
         max_ns: ns(pause.max),
     }
@@ -325,7 +325,7 @@ fn http_scheme(scheme: Scheme) -> Option<&'static str> {
 }
 
 /// The connections divided among the URLs.
-fn endpoints(urls: &[String], common: &Common) -> Result<Vec<Endpoint>, Failure> {
+fn endpoints(urls: &[String], common: &CommonArgs) -> Result<Vec<Endpoint>, CommandFailure> {
     let count = urls.len() as u32;
     let share = |index: u32| {
         let until = u64::from(common.connections) * u64::from(index) / u64::from(count);
@@ -345,9 +345,9 @@ fn endpoints(urls: &[String], common: &Common) -> Result<Vec<Endpoint>, Failure>
 fn endpoint(
     url: &str,
     expected: fn(Scheme) -> Option<&'static str>,
-    common: &Common,
-) -> Result<Endpoint, Failure> {
-    let usage = |error: TargetError| Failure::new(Exit::Usage, error.to_string());
+    common: &CommonArgs,
+) -> Result<Endpoint, CommandFailure> {
+    let usage = |error: TargetError| CommandFailure::new(Exit::Usage, error.to_string());
     let target = Target::parse(url).map_err(usage)?;
     if let Some(expected) = expected(target.scheme) {
         return Err(usage(TargetError::Scheme {
@@ -373,7 +373,7 @@ fn headers(
     flag: &str,
     lines: &[String],
     cookies: &[String],
-) -> Result<Vec<(String, Template)>, Failure> {
+) -> Result<Vec<(String, Template)>, CommandFailure> {
     let bad = |header: &str| usage(format!("{flag} {header:?}: expected \"Name: value\""));
     let mut headers = Vec::new();
     for header in lines {
@@ -392,14 +392,14 @@ fn headers(
     Ok(headers)
 }
 
-fn payload(args: &PayloadArgs) -> Result<PayloadPlan, Failure> {
+fn payload(args: &PayloadArgs) -> Result<PayloadPlan, CommandFailure> {
     let fixed = text_or_file(args.message.as_deref(), args.file.as_deref())?;
-    let content = fixed.map_or(Content::Size(args.size), Content::Fixed);
+    let content = fixed.map_or(PayloadContent::Size(args.size), PayloadContent::Fixed);
     if !args.binary
-        && let Content::Fixed(bytes) = &content
+        && let PayloadContent::Fixed(bytes) = &content
         && std::str::from_utf8(bytes).is_err()
     {
-        return Err(Failure::new(
+        return Err(CommandFailure::new(
             Exit::Usage,
             "the file is no UTF-8 text: send it with --binary",
         ));
@@ -410,12 +410,15 @@ fn payload(args: &PayloadArgs) -> Result<PayloadPlan, Failure> {
     })
 }
 
-fn text_or_file(text: Option<&str>, file: Option<&Path>) -> Result<Option<Vec<u8>>, Failure> {
+fn text_or_file(
+    text: Option<&str>,
+    file: Option<&Path>,
+) -> Result<Option<Vec<u8>>, CommandFailure> {
     match (text, file) {
         (Some(text), _) => Ok(Some(text.as_bytes().to_vec())),
-        (None, Some(file)) => fs::read(file)
-            .map(Some)
-            .map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", file.display()))),
+        (None, Some(file)) => fs::read(file).map(Some).map_err(|error| {
+            CommandFailure::new(Exit::Usage, format!("{}: {error}", file.display()))
+        }),
         (None, None) => Ok(None),
     }
 }

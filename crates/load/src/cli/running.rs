@@ -11,34 +11,34 @@ use std::time::SystemTime;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use veche_terminal::exit::{self, Exit, Failure};
+use veche_terminal::exit::{self, CommandFailure, Exit};
 
-use super::options::{Common, Output};
-use super::{plan, screen};
-use crate::Progress;
+use super::options::{CommonArgs, OutputArgs};
+use super::{plan, progress_line};
+use crate::RunProgress;
 use crate::plan::Plan;
 use crate::report::{Report, files, html, text};
-use crate::run::{Around, RunError, run as run_plan};
+use crate::run::{RunControl, RunError, run as run_plan};
 
 /// One run and its report.
 pub(super) fn measure(
     kind: &str,
-    common: &Common,
+    common: &CommonArgs,
     plan: Plan,
     pid: Option<u32>,
     interrupts: &AtomicUsize,
     stop: &AtomicBool,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Report, Failure> {
+    progress: &mut dyn FnMut(RunProgress),
+) -> Result<Report, CommandFailure> {
     let settings = plan::settings(common, &plan);
     let started = started();
     let report = run_plan(
         plan,
-        Around {
+        RunControl {
             pid,
             interrupts,
             stop,
-            member: Some(itself()?),
+            worker_args: Some(itself()?),
             hold_ns: plan::ns(common.hold.unwrap_or_default()),
             progress,
         },
@@ -60,25 +60,25 @@ pub(super) fn started() -> String {
 }
 
 /// Why there is no report.
-pub(super) fn not_run(error: &RunError) -> Failure {
+pub(super) fn not_run(error: &RunError) -> CommandFailure {
     let exit = match error {
         RunError::NoProcess(_) => Exit::Usage,
         RunError::System(_) => Exit::Failed,
     };
-    Failure::new(exit, error.to_string())
+    CommandFailure::new(exit, error.to_string())
 }
 
 /// This program as one process of several.
-pub(super) fn itself() -> Result<Command, Failure> {
+pub(super) fn itself() -> Result<Command, CommandFailure> {
     let program = std::env::current_exe()
-        .map_err(|error| Failure::new(Exit::Failed, format!("this program: {error}")))?;
+        .map_err(|error| CommandFailure::new(Exit::Failed, format!("this program: {error}")))?;
     let mut command = Command::new(program);
     command.args(["bench", "member"]);
     Ok(command)
 }
 
 /// Gives out the report in the forms that were asked for.
-pub(super) fn deliver(report: &Report, output: &Output) -> Result<(), Failure> {
+pub(super) fn deliver(report: &Report, output: &OutputArgs) -> Result<(), CommandFailure> {
     write_page(report, output.html.as_deref())?;
     write_timeline(report, output.csv.as_deref())?;
     if let Some(file) = &output.hgrm {
@@ -88,11 +88,14 @@ pub(super) fn deliver(report: &Report, output: &Output) -> Result<(), Failure> {
     if output.json {
         print_json(report)
     } else {
-        exit::print(format_args!("{}", text::text(report, screen::style())))
+        exit::print(format_args!(
+            "{}",
+            text::text(report, progress_line::style())
+        ))
     }
 }
 
-pub(super) fn write_page(report: &Report, file: Option<&Path>) -> Result<(), Failure> {
+pub(super) fn write_page(report: &Report, file: Option<&Path>) -> Result<(), CommandFailure> {
     let Some(file) = file else {
         return Ok(());
     };
@@ -100,40 +103,40 @@ pub(super) fn write_page(report: &Report, file: Option<&Path>) -> Result<(), Fai
     write_file(file, &page)
 }
 
-pub(super) fn write_timeline(report: &Report, file: Option<&Path>) -> Result<(), Failure> {
+pub(super) fn write_timeline(report: &Report, file: Option<&Path>) -> Result<(), CommandFailure> {
     let Some(file) = file else {
         return Ok(());
     };
     let csv = files::csv(report)
-        .map_err(|error| Failure::new(Exit::Failed, format!("the timeline: {error}")))?;
+        .map_err(|error| CommandFailure::new(Exit::Failed, format!("the timeline: {error}")))?;
     write_file(file, &csv)
 }
 
-fn write_file(file: &Path, text: &str) -> Result<(), Failure> {
+fn write_file(file: &Path, text: &str) -> Result<(), CommandFailure> {
     fs::write(file, text)
-        .map_err(|error| Failure::new(Exit::Failed, format!("{}: {error}", file.display())))
+        .map_err(|error| CommandFailure::new(Exit::Failed, format!("{}: {error}", file.display())))
 }
 
-pub(super) fn print_json(report: &Report) -> Result<(), Failure> {
+pub(super) fn print_json(report: &Report) -> Result<(), CommandFailure> {
     let json = serde_json::to_string_pretty(report).map_err(unwritable)?;
     exit::print_line(format_args!("{json}"))
 }
 
-pub(super) fn unwritable(error: serde_json::Error) -> Failure {
-    Failure::new(Exit::Failed, format!("the report: {error}"))
+pub(super) fn unwritable(error: serde_json::Error) -> CommandFailure {
+    CommandFailure::new(Exit::Failed, format!("the report: {error}"))
 }
 
 /// Fails if the run was interrupted.
-pub(super) fn was_whole(report: &Report) -> Result<(), Failure> {
+pub(super) fn was_whole(report: &Report) -> Result<(), CommandFailure> {
     if report.interrupted {
         let words = "interrupted: the report is partial, of what was measured until then";
-        return Err(Failure::new(Exit::Interrupted, words));
+        return Err(CommandFailure::new(Exit::Interrupted, words));
     }
     Ok(())
 }
 
 /// What a shell gets back.
-pub(super) fn verdict(report: &Report) -> Result<(), Failure> {
+pub(super) fn verdict(report: &Report) -> Result<(), CommandFailure> {
     was_whole(report)?;
     check_reached(report)?;
     let faults = report.ledger.as_ref().map_or(0, |ledger| {
@@ -157,13 +160,13 @@ pub(super) fn verdict(report: &Report) -> Result<(), Failure> {
     }
     if !said.is_empty() {
         let words = format!("not all went well: {}; see the report", said.join(", "));
-        return Err(Failure::new(Exit::Errors, words));
+        return Err(CommandFailure::new(Exit::Errors, words));
     }
     Ok(())
 }
 
 /// Fails if no connection was opened at all.
-pub(super) fn check_reached(report: &Report) -> Result<(), Failure> {
+pub(super) fn check_reached(report: &Report) -> Result<(), CommandFailure> {
     let errors = &report.errors;
     // An interrupted run, or one with a missing part, proves neither.
     let is_whole = !report.interrupted && !report.incomplete;
@@ -187,7 +190,7 @@ pub(super) fn check_reached(report: &Report) -> Result<(), Failure> {
             .get(cause)
             .or_else(|| errors.examples.values().next())
             .map_or("unknown", String::as_str);
-        return Err(Failure::new(
+        return Err(CommandFailure::new(
             exit,
             format!("{}: no connection was opened: {why}", report.target),
         ));
@@ -196,10 +199,10 @@ pub(super) fn check_reached(report: &Report) -> Result<(), Failure> {
 }
 
 /// Counts Ctrl-C and SIGTERM.
-pub(super) fn interrupts() -> Result<Arc<AtomicUsize>, Failure> {
+pub(super) fn interrupts() -> Result<Arc<AtomicUsize>, CommandFailure> {
     let count = Arc::new(AtomicUsize::new(0));
     let mut signals = Signals::new([SIGINT, SIGTERM])
-        .map_err(|error| Failure::new(Exit::Failed, format!("signals: {error}")))?;
+        .map_err(|error| CommandFailure::new(Exit::Failed, format!("signals: {error}")))?;
     let counted = Arc::clone(&count);
     thread::spawn(move || {
         for _ in signals.forever() {

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use veche_net::descriptors;
-use veche_terminal::exit::{Exit, Failure};
+use veche_terminal::exit::{CommandFailure, Exit};
 
 use super::options::ScriptArgs;
+use super::progress_line::ProgressLine;
 use super::running::{deliver, interrupts, not_run, started, verdict};
-use super::screen::Line;
 use super::{mask, plan};
 use crate::report::Report;
 use crate::report::model::Settings;
-use crate::run::{Around, run_script};
+use crate::run::{RunControl, run_script};
 use crate::script::{ScriptPlan, ScriptRun};
 use crate::target::Target;
 
@@ -34,15 +34,16 @@ pub struct ScriptUsers {
 }
 
 /// Starts a runtime that plays users, and returns how to end it.
-pub type StartUsers = dyn Fn(ScriptUsers) -> Result<EndUsers, Failure>;
+pub type StartUsers = dyn Fn(ScriptUsers) -> Result<EndUsers, CommandFailure>;
 
 /// Closes the connections of users and ends their runtime.
 pub type EndUsers = Box<dyn FnOnce()>;
 
-pub(super) fn run(args: &ScriptArgs, start_users: &StartUsers) -> Result<(), Failure> {
-    Target::parse(&args.url).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+pub(super) fn run(args: &ScriptArgs, start_users: &StartUsers) -> Result<(), CommandFailure> {
+    Target::parse(&args.url)
+        .map_err(|error| CommandFailure::new(Exit::Usage, error.to_string()))?;
     descriptors::raise()
-        .map_err(|error| Failure::new(Exit::Failed, format!("descriptors: {error}")))?;
+        .map_err(|error| CommandFailure::new(Exit::Failed, format!("descriptors: {error}")))?;
     let interrupts = interrupts()?;
     let run = Arc::new(ScriptRun::new(script_plan(args)));
     let end_users = start_users(ScriptUsers {
@@ -52,15 +53,15 @@ pub(super) fn run(args: &ScriptArgs, start_users: &StartUsers) -> Result<(), Fai
         run: Arc::clone(&run),
     })?;
     let planned_ns = run.plan().duration_ns + run.plan().warmup_ns;
-    let mut shown = Line::new(args.output.json, Some(planned_ns));
+    let mut shown = ProgressLine::new(args.output.json, Some(planned_ns));
     let started = started();
     let report = run_script(
         &run,
-        Around {
+        RunControl {
             pid: args.output.pid,
             interrupts: &interrupts,
             stop: &AtomicBool::new(false),
-            member: None,
+            worker_args: None,
             hold_ns: 0,
             progress: &mut |progress| shown.show(&progress),
         },
@@ -102,10 +103,10 @@ fn settings(args: &ScriptArgs) -> Settings {
 }
 
 /// Fails if nothing was timed.
-fn has_acted(report: &Report) -> Result<(), Failure> {
+fn has_acted(report: &Report) -> Result<(), CommandFailure> {
     if report.messages.received == 0 {
         let words = "no action ended in the measured time: the script times those in bench.action";
-        return Err(Failure::new(Exit::Errors, words));
+        return Err(CommandFailure::new(Exit::Errors, words));
     }
     Ok(())
 }

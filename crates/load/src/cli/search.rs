@@ -9,11 +9,11 @@ use crate::plan::Plan;
 use crate::report::Report;
 use crate::report::model::{Search, SearchStep};
 
-use super::options::Common;
+use super::options::CommonArgs;
+use super::progress_line::ProgressLine;
 use super::running::{deliver, measure, was_whole};
-use super::scenario::{Promise, judge_phase, rate_reached, show_time};
-use super::screen::Line;
-use veche_terminal::exit::{self, Exit, Failure};
+use super::scenario::{Slo, check_phase, rate_reached, show_time};
+use veche_terminal::exit::{self, CommandFailure, Exit};
 
 /// It ends where the rates that held and did not hold differ by at most this factor.
 const NARROW: f64 = 1.05;
@@ -24,7 +24,7 @@ const PART_MIN: f64 = 1.0 / 256.0;
 
 /// Which rate is next.
 #[derive(Clone, Copy, Debug)]
-struct Interval {
+struct RateSearch {
     first: f64,
     /// The highest rate that held.
     held: Option<f64>,
@@ -32,7 +32,7 @@ struct Interval {
     broken: Option<f64>,
 }
 
-impl Interval {
+impl RateSearch {
     fn new(first: f64) -> Self {
         Self {
             first,
@@ -56,7 +56,7 @@ impl Interval {
         }
     }
 
-    fn tell(&mut self, rate: f64, is_held: bool) {
+    fn record_step(&mut self, rate: f64, is_held: bool) {
         if is_held {
             self.held = Some(rate);
         } else {
@@ -68,17 +68,17 @@ impl Interval {
 /// Searches from the rate of `plan` on, prints a line for each step, and reports the run at the highest rate that held.
 pub(super) fn run(
     kind: &str,
-    common: &Common,
+    common: &CommonArgs,
     plan: &Plan,
     promises: &[String],
     interrupts: &AtomicUsize,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let promises = promises
         .iter()
         .map(|text| read(kind, text))
-        .collect::<Result<Vec<_>, Failure>>()?;
+        .collect::<Result<Vec<_>, CommandFailure>>()?;
     let rate = plan.load.rate().unwrap_or_default();
-    let mut interval = Interval::new(rate);
+    let mut interval = RateSearch::new(rate);
     let mut search = Search::default();
     let mut best = None;
     let mut last = None;
@@ -86,8 +86,8 @@ pub(super) fn run(
         let mut plan = plan.clone();
         plan.load.set_rate(rate);
         let planned_ns = plan.duration_ns.map(|ns| ns + plan.warmup_ns);
-        let mut line =
-            Line::new(common.output.json, planned_ns).of_phase(format!("{rate:.0} a second"));
+        let mut line = ProgressLine::new(common.output.json, planned_ns)
+            .of_phase(format!("{rate:.0} a second"));
         let report = measure(
             kind,
             common,
@@ -104,7 +104,7 @@ pub(super) fn run(
             break;
         }
         let step = judge(rate, &report, &promises);
-        interval.tell(rate, step.held);
+        interval.record_step(rate, step.held);
         if !common.output.json {
             exit::print_line(format_args!("{}", shown(&step)))?;
         }
@@ -130,13 +130,13 @@ pub(super) fn run(
     was_whole(&report)?;
     match interval.held {
         Some(_) => Ok(()),
-        None => Err(Failure::new(Exit::Errors, words)),
+        None => Err(CommandFailure::new(Exit::Errors, words)),
     }
 }
 
-fn read(kind: &str, text: &str) -> Result<Promise, Failure> {
-    let usage = |words: String| Failure::new(Exit::Usage, format!("--find-rate: {words}"));
-    let promise = Promise::parse(text).map_err(usage)?;
+fn read(kind: &str, text: &str) -> Result<Slo, CommandFailure> {
+    let usage = |words: String| CommandFailure::new(Exit::Usage, format!("--find-rate: {words}"));
+    let promise = Slo::parse(text).map_err(usage)?;
     let kinds = promise.kinds();
     if !kinds.is_empty() && !kinds.contains(&kind) {
         return Err(usage(format!("{text}: {kind} does not measure it")));
@@ -146,8 +146,8 @@ fn read(kind: &str, text: &str) -> Result<Promise, Failure> {
 
 /// A rate holds if it is reached without errors and keeps all promises. A tester without a core to itself makes figures
 /// worse, never better: it is named where they do not hold.
-fn judge(rate: f64, report: &Report, promises: &[Promise]) -> SearchStep {
-    let mut checks = judge_phase(report, promises, &[], true);
+fn judge(rate: f64, report: &Report, promises: &[Slo]) -> SearchStep {
+    let mut checks = check_phase(report, promises, &[], true);
     if report.messages.rate_reached == Some(false) && checks.iter().all(|check| check.passed) {
         checks.push(rate_reached(report));
     }
@@ -202,12 +202,12 @@ mod tests {
     use super::*;
 
     /// The rates that are tried of a server that holds up to `limit`.
-    fn tried(first: f64, limit: f64) -> (Vec<f64>, Interval) {
-        let mut interval = Interval::new(first);
+    fn tried(first: f64, limit: f64) -> (Vec<f64>, RateSearch) {
+        let mut interval = RateSearch::new(first);
         let mut rates = Vec::new();
         while let Some(rate) = interval.next() {
             rates.push(rate);
-            interval.tell(rate, rate <= limit);
+            interval.record_step(rate, rate <= limit);
         }
         (rates, interval)
     }

@@ -5,29 +5,29 @@ pub(crate) mod tls;
 
 use veche_net::ConnectionId;
 use veche_proto::websocket::{Decoder, Encoder};
-use veche_tls::Tls;
+use veche_tls::TlsStream;
 
-pub(crate) use response::{Expect, Response, ResponseReader, says_error};
-pub(crate) use tls::Trust;
+pub(crate) use response::{LoadResponse, ResponseExpectation, ResponseReader, says_error};
+pub(crate) use tls::ClientTls;
 
 /// One client. A closed one can be opened again.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct LoadClient {
     pub(crate) transport: ConnectionId,
     pub(crate) state: State,
-    pub(crate) tls: Option<Box<Tls>>,
+    pub(crate) tls: Option<Box<TlsStream>>,
     /// When the connect began.
     pub(crate) began_ns: u64,
     pub(crate) endpoint: u16,
     /// Its number among the clients of its endpoint, over all threads: its `{i}`.
     pub(crate) number: u32,
     pub(crate) was_open: bool,
-    pub(crate) family: Family,
+    pub(crate) family: AddressFamilyChoice,
 }
 
 /// Which of its endpoint's two address families a client connects to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Family {
+pub(crate) enum AddressFamilyChoice {
     /// The first or the second, which has answered last.
     First,
     Second,
@@ -36,7 +36,7 @@ pub(crate) enum Family {
     SecondAfterFirst,
 }
 
-impl Family {
+impl AddressFamilyChoice {
     pub(crate) fn index(self) -> usize {
         match self {
             Self::First | Self::FirstAfterSecond => 0,
@@ -70,7 +70,7 @@ pub(crate) enum State {
     /// TCP, then TLS.
     Connecting,
     /// The response to the handshake.
-    Shaking(Box<Shaking>),
+    Handshaking(Box<WebSocketHandshake>),
     /// Frames.
     WebSocket(Decoder, Encoder),
     /// Responses.
@@ -83,7 +83,7 @@ pub(crate) enum State {
 
 /// A WebSocket handshake under way.
 #[derive(Debug)]
-pub(crate) struct Shaking {
+pub(crate) struct WebSocketHandshake {
     pub(crate) key: String,
     pub(crate) response: Vec<u8>,
 }
@@ -96,9 +96,9 @@ impl State {
 
     /// Whether a handshake is under way.
     pub(crate) fn is_opening(&self) -> bool {
-        matches!(self, Self::Connecting | Self::Shaking(_))
+        matches!(self, Self::Connecting | Self::Handshaking(_))
     }
 }
 
 /// Beside buffers that the network has filled: what a connection costs us.
-const _: () = assert!(size_of::<Client>() <= 104);
+const _: () = assert!(size_of::<LoadClient>() <= 104);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use httparse::Status;
-use veche_proto::http::{BodyDecoder, Framing, Limits};
+use veche_proto::http::{BodyDecoder, Framing, HeadLimits};
 
 /// Longest head of a response.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -11,7 +11,7 @@ const HEADERS_MAX: usize = 100;
 
 /// One response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Response {
+pub(crate) struct LoadResponse {
     pub(crate) status: u16,
     pub(crate) body_bytes: u64,
     /// The body is the one expected, or none was.
@@ -24,7 +24,7 @@ pub(crate) struct Response {
 
 /// What responses are to be like.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Expect {
+pub(crate) struct ResponseExpectation {
     /// Requests are HEAD: no body follows, whatever the head says.
     pub(crate) is_head: bool,
     /// The body of each.
@@ -42,8 +42,8 @@ pub(crate) struct ResponseReader {
     /// The beginning of a head.
     head: Vec<u8>,
     body: Body,
-    now: Response,
-    expect: Expect,
+    now: LoadResponse,
+    expect: ResponseExpectation,
     /// The beginning of the body, if it is looked at.
     looked_at: Vec<u8>,
 }
@@ -57,7 +57,7 @@ enum Body {
     UntilEnd,
 }
 
-const BEFORE: Response = Response {
+const BEFORE: LoadResponse = LoadResponse {
     status: 0,
     body_bytes: 0,
     is_expected: true,
@@ -66,7 +66,7 @@ const BEFORE: Response = Response {
 };
 
 impl ResponseReader {
-    pub(crate) fn new(expect: Expect) -> Self {
+    pub(crate) fn new(expect: ResponseExpectation) -> Self {
         Self {
             head: Vec::new(),
             body: Body::Head,
@@ -82,7 +82,7 @@ impl ResponseReader {
     }
 
     /// Takes bytes off the front of `input`: how many, and the response that ends with them.
-    pub(crate) fn read(&mut self, input: &[u8]) -> Result<(usize, Option<Response>), String> {
+    pub(crate) fn read(&mut self, input: &[u8]) -> Result<(usize, Option<LoadResponse>), String> {
         let mut taken = 0;
         if matches!(self.body, Body::Head) {
             match self.read_head(input)? {
@@ -117,11 +117,11 @@ impl ResponseReader {
     }
 
     /// The server has ended; a body without a length ends with that.
-    pub(crate) fn end(&mut self) -> Option<Response> {
+    pub(crate) fn end(&mut self) -> Option<LoadResponse> {
         matches!(self.body, Body::UntilEnd).then(|| self.finish())
     }
 
-    fn finish(&mut self) -> Response {
+    fn finish(&mut self) -> LoadResponse {
         let mut response = std::mem::replace(&mut self.now, BEFORE);
         self.body = Body::Head;
         if let Some(expect) = &self.expect.body {
@@ -203,7 +203,7 @@ impl ResponseReader {
                 keep_alive = (keep_alive || has("keep-alive")) && !has("close");
             }
         }
-        self.now = Response {
+        self.now = LoadResponse {
             status,
             body_bytes: 0,
             is_expected: true,
@@ -213,9 +213,9 @@ impl ResponseReader {
         self.body = if self.expect.is_head || matches!(status, 101 | 204 | 304) {
             Body::Sized(0)
         } else if is_chunked {
-            let limits = Limits {
+            let limits = HeadLimits {
                 body_bytes_max: u64::MAX,
-                ..Limits::default()
+                ..HeadLimits::default()
             };
             Body::Chunked(BodyDecoder::new(Framing::Chunked, &limits))
         } else if let Some(size) = size {
@@ -239,13 +239,13 @@ mod tests {
     use super::*;
 
     /// All responses, however the bytes are split.
-    fn read(bytes: &[u8], expect: Option<&[u8]>) -> Result<Vec<Response>, String> {
+    fn read(bytes: &[u8], expect: Option<&[u8]>) -> Result<Vec<LoadResponse>, String> {
         let mut all = Vec::new();
         for size in [1, 2, 3, 7, bytes.len()] {
-            let mut reader = ResponseReader::new(Expect {
+            let mut reader = ResponseReader::new(ResponseExpectation {
                 body: expect.map(Arc::from),
                 may_say_error: true,
-                ..Expect::default()
+                ..ResponseExpectation::default()
             });
             let mut found = Vec::new();
             for piece in bytes.chunks(size) {

@@ -1,25 +1,25 @@
 //! Whom the clients of an endpoint believe.
 
-use veche_tls::{Believe, Error, Tls};
+use veche_tls::{Error, TlsStream, TrustSource};
 
 use crate::plan::TlsPlan;
 
 /// What all TLS clients of an endpoint share.
 #[derive(Clone, Debug)]
-pub(crate) struct Trust {
-    trust: veche_tls::Trust,
+pub(crate) struct ClientTls {
+    trust: veche_tls::ClientTrust,
     host: String,
 }
 
-impl Trust {
+impl ClientTls {
     /// `host` is what the certificate must be for.
     pub(crate) fn new(plan: &TlsPlan, host: &str) -> Result<Self, Error> {
         let believe = match &plan.ca {
-            _ if plan.insecure => Believe::Anybody,
-            Some(file) => Believe::File(file.clone()),
-            None => Believe::System,
+            _ if plan.insecure => TrustSource::Insecure,
+            Some(file) => TrustSource::File(file.clone()),
+            None => TrustSource::System,
         };
-        let mut trust = veche_tls::Trust::new(&believe)?;
+        let mut trust = veche_tls::ClientTrust::new(&believe)?;
         if plan.full_handshakes {
             trust = trust.without_resumption();
         }
@@ -31,7 +31,7 @@ impl Trust {
         })
     }
 
-    pub(crate) fn connect(&self) -> Result<Box<Tls>, Error> {
+    pub(crate) fn connect(&self) -> Result<Box<TlsStream>, Error> {
         self.trust.connect(&self.host)
     }
 }

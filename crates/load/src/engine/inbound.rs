@@ -1,21 +1,21 @@
 //! What comes from a driver, on its way to the load: through TLS, a handshake, frames, responses or lines.
 
 use veche_net::{CloseReason, Driver, Epoll, Event};
-use veche_proto::websocket::deflate::Policy;
+use veche_proto::websocket::deflate::DeflatePolicy;
 use veche_proto::websocket::handshake::{new_key, read_response, write_request};
 use veche_proto::websocket::{
-    Decoder, Encoder, Event as Frame, Limits, Opcode, Role, encode_control,
+    Decoder, Encoder, FrameEvent as Frame, MessageLimits, Opcode, Role, encode_control,
 };
 
-use super::{Engine, Io};
-use crate::client::{Response, ResponseReader, Shaking, State};
+use super::{Engine, LoadIo};
+use crate::client::{LoadResponse, ResponseReader, State, WebSocketHandshake};
 use crate::clock::now_ns;
 use crate::payload::excerpt;
 use crate::plan::Endpoint;
-use crate::tally::{Cause, Fault};
+use crate::tally::{ErrorCase, ErrorCause};
 
 /// What a server may send us at once.
-const LIMITS: Limits = Limits {
+const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 64 * 1024 * 1024,
     fragments_max: 1_000_000,
     inflate_ratio_max: 0,
@@ -62,13 +62,13 @@ impl Engine<'_> {
                     self.fail(
                         driver,
                         who,
-                        &Fault::new(Cause::TimedOut, "no handshake in time"),
+                        &ErrorCase::new(ErrorCause::TimedOut, "no handshake in time"),
                     );
                 }
             }
             Event::Closed { id, reason } => {
                 if let Some(who) = self.net.find(id) {
-                    if reason != CloseReason::Asked {
+                    if reason != CloseReason::Requested {
                         self.fail(driver, who, &reason.into());
                     }
                     // Unless it has been opened again meanwhile.
@@ -94,7 +94,11 @@ impl Engine<'_> {
                     client.tls = Some(tls);
                     self.net.flush(driver, who);
                 }
-                Err(error) => self.fail(driver, who, &Fault::new(Cause::Tls, error.to_string())),
+                Err(error) => self.fail(
+                    driver,
+                    who,
+                    &ErrorCase::new(ErrorCause::Tls, error.to_string()),
+                ),
             }
         } else {
             self.begin(driver, who);
@@ -126,7 +130,7 @@ impl Engine<'_> {
                 policy(endpoint),
                 headers.iter().map(|(name, value)| (*name, value.as_str())),
             );
-            client.state = State::Shaking(Box::new(Shaking {
+            client.state = State::Handshaking(Box::new(WebSocketHandshake {
                 key,
                 response: Vec::new(),
             }));
@@ -155,7 +159,7 @@ impl Engine<'_> {
         }
         let before = net.current.replace(who);
         self.load.opened(
-            &mut Io {
+            &mut LoadIo {
                 driver,
                 net: &mut self.net,
             },
@@ -175,7 +179,11 @@ impl Engine<'_> {
         let result = tls.receive(bytes, &mut plain);
         let is_ready = !tls.is_handshaking();
         match result {
-            Err(error) => self.fail(driver, who, &Fault::new(Cause::Tls, error.to_string())),
+            Err(error) => self.fail(
+                driver,
+                who,
+                &ErrorCase::new(ErrorCause::Tls, error.to_string()),
+            ),
             Ok(()) => {
                 if is_ready && matches!(client.state, State::Connecting) {
                     self.begin(driver, who);
@@ -196,7 +204,7 @@ impl Engine<'_> {
                     match decoder.decode(rest, &mut self.codecs, &LIMITS) {
                         Ok((taken, None)) => Ok(taken),
                         Ok((taken, Some(Frame::Message { kind, data }))) => {
-                            let mut io = Io {
+                            let mut io = LoadIo {
                                 driver,
                                 net: &mut self.net,
                             };
@@ -218,12 +226,14 @@ impl Engine<'_> {
                         Ok((_, Some(Frame::Close { code, reason }))) => {
                             let code =
                                 code.map_or("without a code".to_owned(), |code| code.to_string());
-                            Err(Fault::new(
-                                Cause::Closed,
+                            Err(ErrorCase::new(
+                                ErrorCause::Closed,
                                 format!("the server closed the connection: {code} {reason}"),
                             ))
                         }
-                        Err(error) => Err(Fault::new(Cause::BadProtocol, error.to_string())),
+                        Err(error) => {
+                            Err(ErrorCase::new(ErrorCause::BadProtocol, error.to_string()))
+                        }
                     }
                 }
                 State::Http(reader) => match reader.read(rest) {
@@ -232,7 +242,7 @@ impl Engine<'_> {
                         self.response(driver, who, response);
                         Ok(taken)
                     }
-                    Err(words) => Err(Fault::new(Cause::BadProtocol, words)),
+                    Err(words) => Err(ErrorCase::new(ErrorCause::BadProtocol, words)),
                 },
                 State::Lines(partial) => {
                     let (line, taken) = match rest.iter().position(|byte| *byte == b'\n') {
@@ -240,11 +250,14 @@ impl Engine<'_> {
                         None => (None, rest.len()),
                     };
                     if partial.len() + taken > LINE_BYTES_MAX {
-                        Err(Fault::new(Cause::BadProtocol, "a line without an end"))
+                        Err(ErrorCase::new(
+                            ErrorCause::BadProtocol,
+                            "a line without an end",
+                        ))
                     } else if let Some(line) = line {
                         let mut whole = std::mem::take(partial);
                         whole.extend_from_slice(line);
-                        let mut io = Io {
+                        let mut io = LoadIo {
                             driver,
                             net: &mut self.net,
                         };
@@ -255,9 +268,9 @@ impl Engine<'_> {
                         Ok(taken)
                     }
                 }
-                State::Shaking(shaking) => {
+                State::Handshaking(shaking) => {
                     shaking.response.extend_from_slice(rest);
-                    self.shake(driver, who);
+                    self.handle_handshake(driver, who);
                     return;
                 }
                 // What comes behind a good-bye.
@@ -274,10 +287,10 @@ impl Engine<'_> {
     }
 
     /// Looks at the response to the handshake.
-    fn shake(&mut self, driver: &mut Epoll, who: u32) {
+    fn handle_handshake(&mut self, driver: &mut Epoll, who: u32) {
         let client = &mut self.net.clients[who as usize];
         let endpoint = &self.net.plan.endpoints[client.endpoint as usize];
-        let State::Shaking(shaking) = &mut client.state else {
+        let State::Handshaking(shaking) = &mut client.state else {
             return;
         };
         let protocols = endpoint.subprotocols.join(", ");
@@ -300,16 +313,20 @@ impl Engine<'_> {
             }
             Err(error) => {
                 let words = format!("{error}: {}", excerpt(&shaking.response));
-                self.fail(driver, who, &Fault::new(Cause::BadHandshake, words));
+                self.fail(
+                    driver,
+                    who,
+                    &ErrorCase::new(ErrorCause::BadHandshake, words),
+                );
             }
         }
     }
 
-    fn response(&mut self, driver: &mut Epoll, who: u32, response: Response) {
+    fn response(&mut self, driver: &mut Epoll, who: u32, response: LoadResponse) {
         if response.is_last {
             self.drop_transport(driver, who);
         }
-        let mut io = Io {
+        let mut io = LoadIo {
             driver,
             net: &mut self.net,
         };
@@ -329,18 +346,18 @@ impl Engine<'_> {
                 } else {
                     "the server ended the connection"
                 };
-                self.fail(driver, who, &Fault::new(Cause::Closed, words));
+                self.fail(driver, who, &ErrorCase::new(ErrorCause::Closed, words));
             }
             State::WebSocket(..) | State::Lines(_) => {
-                let fault = Fault::new(
-                    Cause::Closed,
+                let fault = ErrorCase::new(
+                    ErrorCause::Closed,
                     "the server ended the connection without a close",
                 );
                 self.fail(driver, who, &fault);
             }
-            State::Connecting | State::Shaking(_) => {
-                let fault = Fault::new(
-                    Cause::BadHandshake,
+            State::Connecting | State::Handshaking(_) => {
+                let fault = ErrorCase::new(
+                    ErrorCause::BadHandshake,
                     "the server ended the connection in the handshake",
                 );
                 self.fail(driver, who, &fault);
@@ -351,7 +368,7 @@ impl Engine<'_> {
     }
 
     /// Ends a client that was opening or open, and counts why; the load hears of it.
-    pub(super) fn fail(&mut self, driver: &mut Epoll, who: u32, fault: &Fault) {
+    pub(super) fn fail(&mut self, driver: &mut Epoll, who: u32, fault: &ErrorCase) {
         if self.open_other_family(driver, who) {
             return;
         }
@@ -375,7 +392,7 @@ impl Engine<'_> {
             }
         }
         self.drop_transport(driver, who);
-        let mut io = Io {
+        let mut io = LoadIo {
             driver,
             net: &mut self.net,
         };
@@ -396,7 +413,7 @@ impl Engine<'_> {
         let began_ns = client.began_ns;
         self.drop_transport(driver, who);
         self.net.opening -= 1;
-        let mut io = Io {
+        let mut io = LoadIo {
             driver,
             net: &mut self.net,
         };
@@ -419,8 +436,8 @@ impl Engine<'_> {
     }
 }
 
-fn policy(endpoint: &Endpoint) -> Option<&'static Policy> {
-    static POLICY: Policy = Policy {
+fn policy(endpoint: &Endpoint) -> Option<&'static DeflatePolicy> {
+    static POLICY: DeflatePolicy = DeflatePolicy {
         takeover: true,
         server_window_bits: 15,
         client_window_bits: 15,

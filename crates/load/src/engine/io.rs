@@ -3,25 +3,25 @@
 use veche_net::{Driver, Epoll};
 use veche_proto::websocket::{MessageKind, encode_close};
 
-use super::Net;
-use crate::client::{Family, State};
+use super::EngineState;
+use crate::client::{AddressFamilyChoice, State};
 use crate::clock::{MILLISECOND, now_ns};
-use crate::tally::{Cause, Fault};
+use crate::tally::{ErrorCase, ErrorCause};
 
 /// What a load can do.
-pub(crate) struct Io<'a> {
+pub(crate) struct LoadIo<'a> {
     pub(crate) driver: &'a mut Epoll,
-    pub(crate) net: &'a mut Net,
+    pub(crate) net: &'a mut EngineState,
 }
 
-impl Io<'_> {
+impl LoadIo<'_> {
     /// Begins to connect a closed client. `opened` or `closed` will tell.
-    pub(crate) fn open(&mut self, who: u32) -> Result<(), Fault> {
+    pub(crate) fn open(&mut self, who: u32) -> Result<(), ErrorCase> {
         self.open_due(who, now_ns())
     }
 
     /// The same, of a client that was to begin at `due_ns`, from when on its handshake counts.
-    pub(crate) fn open_due(&mut self, who: u32, due_ns: u64) -> Result<(), Fault> {
+    pub(crate) fn open_due(&mut self, who: u32, due_ns: u64) -> Result<(), ErrorCase> {
         let endpoint = self.net.clients[who as usize].endpoint;
         let family = self.net.families[endpoint as usize].preferred;
         self.open_family(who, due_ns, family)
@@ -32,8 +32,8 @@ impl Io<'_> {
         &mut self,
         who: u32,
         due_ns: u64,
-        family: Family,
-    ) -> Result<(), Fault> {
+        family: AddressFamilyChoice,
+    ) -> Result<(), ErrorCase> {
         let net = &mut *self.net;
         net.set_unsent(who, 0);
         let client = &mut net.clients[who as usize];
@@ -53,7 +53,7 @@ impl Io<'_> {
         let id = self
             .driver
             .connect_from(address, source)
-            .map_err(|error| Fault::new(Cause::System, error.to_string()))?;
+            .map_err(|error| ErrorCase::new(ErrorCause::System, error.to_string()))?;
         client.transport = id;
         if net.who.len() <= id.index as usize {
             net.who.resize(id.index as usize + 1, 0);
@@ -119,7 +119,7 @@ impl Io<'_> {
                 net.end_other(self.driver, who, begun);
                 net.clients[who as usize].state = State::Leaving;
             }
-            State::Connecting | State::Shaking(_) => {
+            State::Connecting | State::Handshaking(_) => {
                 net.opening -= 1;
                 client.state = State::Closed;
                 self.driver.close(id);

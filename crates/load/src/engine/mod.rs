@@ -15,18 +15,18 @@ use std::time::Duration;
 use veche_net::{ConnectionId, Driver, Epoll, Options};
 use veche_proto::websocket::Codecs;
 
-use crate::client::{Client, Family, State, Trust};
+use crate::client::{AddressFamilyChoice, ClientTls, LoadClient, State};
 use crate::clock::{MILLISECOND, SECOND, now_ns};
 use crate::control::Control;
 use crate::loads::Load;
-use crate::pace::Pace;
-use crate::plan::Share;
+use crate::plan::ThreadPlan;
+use crate::resource_usage;
+use crate::schedule::Schedule;
 use crate::tally::Tally;
-use crate::watch;
 
-pub(crate) use io::Io;
-use net::Families;
-pub(crate) use net::Net;
+pub(crate) use io::LoadIo;
+use net::EndpointAddresses;
+pub(crate) use net::EngineState;
 
 /// How long servers have to answer our good-bye.
 const LEAVE_NS: u64 = 2 * SECOND;
@@ -36,7 +36,11 @@ const PAUSE_NS: u64 = SECOND / 4;
 const WAIT_NS: u64 = 20 * MILLISECOND;
 
 /// Runs a thread's share to its end.
-pub(crate) fn run(share: &Share, load: &mut dyn Load, control: &Control) -> std::io::Result<Tally> {
+pub(crate) fn run(
+    share: &ThreadPlan,
+    load: &mut dyn Load,
+    control: &Control,
+) -> std::io::Result<Tally> {
     // The kernel may wake us 50 µs late unless it is asked not to.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let mut engine = Engine::new(share, load)?;
@@ -51,7 +55,7 @@ pub(crate) fn run(share: &Share, load: &mut dyn Load, control: &Control) -> std:
 }
 
 struct Engine<'l> {
-    net: Net,
+    net: EngineState,
     codecs: Codecs,
     /// What came through TLS.
     plain: Vec<u8>,
@@ -61,20 +65,20 @@ struct Engine<'l> {
 }
 
 impl<'l> Engine<'l> {
-    fn new(share: &Share, load: &'l mut dyn Load) -> std::io::Result<Self> {
+    fn new(share: &ThreadPlan, load: &'l mut dyn Load) -> std::io::Result<Self> {
         let plan = Arc::clone(&share.plan);
         let mut clients = Vec::new();
         let mut trusts = Vec::new();
         for (index, (endpoint, range)) in plan.endpoints.iter().zip(&share.ranges).enumerate() {
             trusts.push(if endpoint.target.scheme.is_tls() {
                 Some(
-                    Trust::new(&endpoint.tls, &endpoint.target.host)
+                    ClientTls::new(&endpoint.tls, &endpoint.target.host)
                         .map_err(std::io::Error::other)?,
                 )
             } else {
                 None
             });
-            clients.extend(range.clone().map(|number| Client {
+            clients.extend(range.clone().map(|number| LoadClient {
                 transport: ConnectionId {
                     index: 0,
                     generation: 0,
@@ -85,12 +89,12 @@ impl<'l> Engine<'l> {
                 endpoint: index as u16,
                 number,
                 was_open: false,
-                family: Family::First,
+                family: AddressFamilyChoice::First,
             }));
         }
         let count = clients.len();
         Ok(Self {
-            net: Net {
+            net: EngineState {
                 tally: Tally {
                     asked: clients.len() as u64,
                     ..Tally::default()
@@ -116,7 +120,7 @@ impl<'l> Engine<'l> {
                 sources: plan.sources.clone(),
                 unsent: vec![0; count],
                 unsent_in_all: 0,
-                families: plan.endpoints.iter().map(Families::new).collect(),
+                families: plan.endpoints.iter().map(EndpointAddresses::new).collect(),
                 next_source: share.index as usize,
                 work_began_ns: 0,
                 plan,
@@ -128,14 +132,21 @@ impl<'l> Engine<'l> {
         })
     }
 
-    fn run(&mut self, driver: &mut Epoll, share: &Share, control: &Control) -> std::io::Result<()> {
+    fn run(
+        &mut self,
+        driver: &mut Epoll,
+        share: &ThreadPlan,
+        control: &Control,
+    ) -> std::io::Result<()> {
         let plan = Arc::clone(&share.plan);
-        let live = control.live(share.index);
-        let mut pace = plan.connect_rate.map(|rate| Pace::new(share.rate(rate)));
+        let live = control.thread(share.index);
+        let mut pace = plan
+            .connect_rate
+            .map(|rate| Schedule::new(share.rate(rate)));
         let opening_max = share.limit(plan.opening_max);
         let opens_first = self.load.opens_first();
         let mut stage = Stage::Opening;
-        let mut marks = watch::Marks::default();
+        let mut marks = resource_usage::CpuMark::default();
         let mut shown_second = 0;
         // By when the next look at the clock is due, while the run goes on.
         let mut expected = None;
@@ -171,7 +182,7 @@ impl<'l> Engine<'l> {
                             .duration_ns
                             .map_or(u64::MAX, |duration| self.net.from_ns + duration);
                         self.load.begin(
-                            &mut Io {
+                            &mut LoadIo {
                                 driver,
                                 net: &mut self.net,
                             },
@@ -205,7 +216,7 @@ impl<'l> Engine<'l> {
                         } else {
                             // What was due before the end leaves, however late: a tester that was held up just
                             // there does not pass over it in silence.
-                            self.load.due(&mut Io {
+                            self.load.due(&mut LoadIo {
                                 driver,
                                 net: &mut self.net,
                             });
@@ -216,7 +227,7 @@ impl<'l> Engine<'l> {
                         due = now;
                     } else {
                         due = due.min(self.net.until_ns);
-                        let next = self.load.due(&mut Io {
+                        let next = self.load.due(&mut LoadIo {
                             driver,
                             net: &mut self.net,
                         });
@@ -225,7 +236,7 @@ impl<'l> Engine<'l> {
                 }
                 Stage::Draining => {
                     live.done.store(true, Relaxed);
-                    self.load.drain(&mut Io {
+                    self.load.drain(&mut LoadIo {
                         driver,
                         net: &mut self.net,
                     });
@@ -264,7 +275,12 @@ impl<'l> Engine<'l> {
     }
 
     /// Begins connections as the pace allows; when to look again.
-    fn open_some(&mut self, driver: &mut Epoll, opening_max: u32, pace: &mut Option<Pace>) -> u64 {
+    fn open_some(
+        &mut self,
+        driver: &mut Epoll,
+        opening_max: u32,
+        pace: &mut Option<Schedule>,
+    ) -> u64 {
         let now = self.net.now_ns;
         let until = self.load.opens_until(&self.net);
         while self.net.opening < opening_max && self.next < until {
@@ -282,7 +298,7 @@ impl<'l> Engine<'l> {
             };
             let who = self.next;
             self.next += 1;
-            let mut io = Io {
+            let mut io = LoadIo {
                 driver,
                 net: &mut self.net,
             };
@@ -307,7 +323,7 @@ impl<'l> Engine<'l> {
     /// Says good-bye to all that are open.
     fn leave(&mut self, driver: &mut Epoll) {
         for who in 0..self.net.clients.len() as u32 {
-            let mut io = Io {
+            let mut io = LoadIo {
                 driver,
                 net: &mut self.net,
             };

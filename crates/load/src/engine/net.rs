@@ -6,11 +6,11 @@ use std::sync::Arc;
 use veche_net::{Buffer, ConnectionId, Driver, Epoll};
 use veche_proto::websocket::Codecs;
 
-use crate::client::{Client, Family, State, Trust};
+use crate::client::{AddressFamilyChoice, ClientTls, LoadClient, State};
 use crate::clock::MILLISECOND;
-use crate::pace::Pace;
 use crate::plan::{Endpoint, Plan};
-use crate::tally::{Fault, Tally};
+use crate::schedule::Schedule;
+use crate::tally::{ErrorCase, Tally};
 
 /// Spare buffers kept, and the largest of them.
 const SPARE_MAX: usize = 256;
@@ -25,7 +25,7 @@ const UNSENT_IN_ALL_BYTES_MAX: usize = 64 * 1024 * 1024;
 const GRACE_NS: u64 = 100 * MILLISECOND;
 
 /// What a thread has but for its driver, which is lent to us in its calls, and its load.
-pub(crate) struct Net {
+pub(crate) struct EngineState {
     pub(crate) plan: Arc<Plan>,
     pub(crate) tally: Tally,
     /// When the bytes came that are being looked at, or the turn began.
@@ -38,10 +38,10 @@ pub(crate) struct Net {
     /// Whether there are messages that are answered here.
     pub(super) has_heartbeats: bool,
     pub(crate) rng: fastrand::Rng,
-    pub(crate) clients: Vec<Client>,
+    pub(crate) clients: Vec<LoadClient>,
     /// By the transports' index.
     pub(super) who: Vec<u32>,
-    pub(super) trusts: Vec<Option<Trust>>,
+    pub(super) trusts: Vec<Option<ClientTls>>,
     pub(super) codecs: Codecs,
     /// Whose input is being looked at, and what goes out to it behind that.
     pub(super) current: Option<u32>,
@@ -53,7 +53,7 @@ pub(crate) struct Net {
     pub(super) sources: Vec<IpAddr>,
     pub(super) next_source: usize,
     /// By endpoint.
-    pub(super) families: Vec<Families>,
+    pub(super) families: Vec<EndpointAddresses>,
     /// By client, bytes that its transport has not taken yet; and all of them.
     pub(super) unsent: Vec<usize>,
     pub(super) unsent_in_all: usize,
@@ -61,22 +61,22 @@ pub(crate) struct Net {
 }
 
 /// The addresses of an endpoint.
-pub(super) struct Families {
+pub(super) struct EndpointAddresses {
     pub(super) addresses: Vec<Vec<SocketAddr>>,
     /// The one that has answered last.
-    pub(super) preferred: Family,
+    pub(super) preferred: AddressFamilyChoice,
 }
 
-impl Families {
+impl EndpointAddresses {
     pub(super) fn new(endpoint: &Endpoint) -> Self {
         Self {
             addresses: endpoint.target.families(),
-            preferred: Family::First,
+            preferred: AddressFamilyChoice::First,
         }
     }
 }
 
-impl Net {
+impl EngineState {
     #[inline]
     pub(super) fn find(&self, id: ConnectionId) -> Option<u32> {
         let who = *self.who.get(id.index as usize)?;
@@ -91,7 +91,7 @@ impl Net {
     }
 
     /// Counts a fault that does not end its connection.
-    pub(crate) fn fault(&mut self, fault: &Fault) {
+    pub(crate) fn fault(&mut self, fault: &ErrorCase) {
         self.tally.fault(fault);
         if self.is_measured(self.now_ns) {
             self.tally.latency.error(self.now_ns - self.from_ns);
@@ -99,7 +99,7 @@ impl Net {
     }
 
     /// What is due in an open loop by now, one after the other; late ones are counted.
-    pub(crate) fn take_due(&mut self, pace: &mut Pace) -> Option<u64> {
+    pub(crate) fn take_due(&mut self, pace: &mut Schedule) -> Option<u64> {
         let due = pace.pass(self.now_ns, self.until_ns)?;
         if self.now_ns - due > MILLISECOND && self.is_measured(due) {
             self.tally.late_sends += 1;

@@ -2,43 +2,43 @@
 
 use veche_proto::websocket::MessageKind;
 
-use super::expiry::Expiry;
-use super::flight::Flight;
+use super::expiry::ExpiryTimer;
+use super::flight::InflightQueue;
 use super::load::Load;
 use super::load::TWICE_NS;
 use super::open_loop::OpenLoop;
 pub use super::plans::EchoPlan;
-use super::think::Thinkers;
+use super::think::ThinkTimers;
 use crate::clock::{MILLISECOND, SECOND};
-use crate::engine::{Io, Net};
-use crate::pace::{Arrivals, Pace};
-use crate::payload::{Payload, Seen};
-use crate::plan::Share;
-use crate::tally::{Cause, Fault};
+use crate::engine::{EngineState, LoadIo};
+use crate::payload::{Payload, Recognized};
+use crate::plan::ThreadPlan;
+use crate::schedule::{Arrivals, Schedule};
+use crate::tally::{ErrorCase, ErrorCause};
 
 /// One thread's part of an echo run.
-pub(crate) struct Echo {
+pub(crate) struct EchoLoad {
     payload: Payload,
     inflight: u32,
     rate: Option<f64>,
     rate_to: Option<f64>,
     arrivals: Arrivals,
-    thinkers: Option<Thinkers>,
+    thinkers: Option<ThinkTimers>,
     phase: f64,
     open_loop: Option<OpenLoop>,
-    churn: Option<Churn>,
+    churn: Option<ChurnState>,
     has_begun: bool,
-    flights: Vec<Flight>,
+    flights: Vec<InflightQueue>,
     /// Whose turn it is (open loop).
     next: u32,
-    expiry: Expiry,
+    expiry: ExpiryTimer,
     unanswered: u64,
 }
 
 /// Connections that come and go.
-struct Churn {
+struct ChurnState {
     per_second: f64,
-    pace: Option<Pace>,
+    pace: Option<Schedule>,
     /// Whose turn it is.
     next: u32,
     /// Those that wait for last answers, or have said good-bye and wait for the end, and until when.
@@ -54,8 +54,8 @@ const OVERTAKEN_NS: u64 = SECOND;
 /// How long a server has for the last answers and its part of the good-bye.
 const LEAVE_NS: u64 = 2 * SECOND;
 
-impl Echo {
-    pub(crate) fn new(plan: &EchoPlan, share: &Share) -> Self {
+impl EchoLoad {
+    pub(crate) fn new(plan: &EchoPlan, share: &ThreadPlan) -> Self {
         let clients = share.clients();
         Self {
             payload: Payload::new(&plan.payload),
@@ -67,10 +67,10 @@ impl Echo {
                 .map(|rate| share.rate_of_clients(rate)),
             rate_to: plan.rate_to.map(|rate| share.rate_of_clients(rate)),
             arrivals: plan.arrivals,
-            thinkers: plan.think.map(|think| Thinkers::new(think, share)),
+            thinkers: plan.think.map(|think| ThinkTimers::new(think, share)),
             phase: share.phase(),
             open_loop: None,
-            churn: plan.churn.map(|per_second| Churn {
+            churn: plan.churn.map(|per_second| ChurnState {
                 per_second: share.rate(per_second),
                 pace: None,
                 next: 0,
@@ -78,15 +78,15 @@ impl Echo {
                 absent: Vec::new(),
             }),
             has_begun: false,
-            flights: vec![Flight::default(); clients],
+            flights: vec![InflightQueue::default(); clients],
             next: 0,
-            expiry: Expiry::default(),
+            expiry: ExpiryTimer::default(),
             unanswered: 0,
         }
     }
 
     #[inline]
-    fn send(&mut self, io: &mut Io<'_>, who: u32, at_ns: u64) {
+    fn send(&mut self, io: &mut LoadIo<'_>, who: u32, at_ns: u64) {
         let flight = &mut self.flights[who as usize];
         let number = flight.answered.wrapping_add(flight.sent.len() as u32);
         let kind = self.payload.kind;
@@ -99,12 +99,12 @@ impl Echo {
     }
 
     /// What is due (open loop), as long as somebody can take it.
-    fn send_due(&mut self, io: &mut Io<'_>) {
+    fn send_due(&mut self, io: &mut LoadIo<'_>) {
         let Some(mut open_loop) = self.open_loop.take() else {
             return;
         };
         let count = self.flights.len() as u32;
-        let find = |echo: &Self, net: &Net| {
+        let find = |echo: &Self, net: &EngineState| {
             net.find_open(echo.next, count, |who| {
                 !echo.flights[who as usize].is_leaving
             })
@@ -116,13 +116,13 @@ impl Echo {
         self.open_loop = Some(open_loop);
     }
 
-    fn is_behind(&self, net: &Net) -> bool {
+    fn is_behind(&self, net: &EngineState) -> bool {
         let open_loop = self.open_loop.as_ref();
         open_loop.is_some_and(|open_loop| open_loop.is_behind(net))
     }
 
     /// Gives up expired messages, and sends others instead (closed loop).
-    fn expire(&mut self, io: &mut Io<'_>) {
+    fn expire(&mut self, io: &mut LoadIo<'_>) {
         let Some(limit_ns) = self.expiry.limit_ns(io.net) else {
             return;
         };
@@ -132,7 +132,8 @@ impl Echo {
             while let Some(since) = flight.expire(limit_ns) {
                 is_any = true;
                 self.unanswered += u64::from(io.net.is_measured(since));
-                io.net.fault(&Fault::new(Cause::TimedOut, NO_ANSWER));
+                io.net
+                    .fault(&ErrorCase::new(ErrorCause::TimedOut, NO_ANSWER));
             }
             if is_any {
                 self.unanswered += flight.forget_some(io.net);
@@ -145,7 +146,7 @@ impl Echo {
 
     /// A message that is not the answer that is due.
     #[cold]
-    fn other_message(&mut self, io: &mut Io<'_>, who: u32, kind: MessageKind, data: &[u8]) {
+    fn other_message(&mut self, io: &mut LoadIo<'_>, who: u32, kind: MessageKind, data: &[u8]) {
         let flight = &mut self.flights[who as usize];
         let number = io.net.clients[who as usize].number;
         let seen = self
@@ -155,21 +156,21 @@ impl Echo {
                 let is_of_other_kind = self.payload.is_of_other_kind(number, 0, kind, data);
                 let is_greeting = flight.answered == 0 && !flight.greeted && !is_of_other_kind;
                 if flight.sent.is_empty() || is_greeting {
-                    Seen::Foreign
+                    Recognized::Foreign
                 } else {
-                    Seen::Altered(None)
+                    Recognized::Altered(None)
                 }
             });
         if !self.payload.is_stamped() && (flight.sent.is_empty() || flight.answered > 0) {
             io.net.tally.unpaired += 1;
         }
         let wrong = match seen {
-            Seen::Foreign => {
+            Recognized::Foreign => {
                 flight.greeted = true;
                 io.net.tally.unasked += 1;
                 return;
             }
-            Seen::Answer(found) => {
+            Recognized::Answer(found) => {
                 let is_late = flight.overtaken_at(found).is_some();
                 if let Some(one) = flight.take(found) {
                     flight.expired = 0;
@@ -188,7 +189,7 @@ impl Echo {
                 }
                 None
             }
-            Seen::Altered(found) => found.or(Some(flight.answered)),
+            Recognized::Altered(found) => found.or(Some(flight.answered)),
         };
         // The message that it answers gets no other answer.
         if let Some(number) = wrong {
@@ -196,18 +197,19 @@ impl Echo {
             self.unanswered += flight.forget_some(io.net);
         }
         let words = self.payload.explain(kind, data);
-        io.net.fault(&Fault::new(Cause::WrongAnswer, words));
+        io.net
+            .fault(&ErrorCase::new(ErrorCause::WrongAnswer, words));
     }
 
     /// As many as may be in flight.
-    fn fill(&mut self, io: &mut Io<'_>, who: u32) {
+    fn fill(&mut self, io: &mut LoadIo<'_>, who: u32) {
         for _ in self.flights[who as usize].sent.len()..self.inflight as usize {
             self.send(io, who, io.net.now_ns);
         }
     }
 
     /// Begins a closed loop on a connection that has just opened, or at the start of the run.
-    fn start(&mut self, io: &mut Io<'_>, who: u32) {
+    fn start(&mut self, io: &mut LoadIo<'_>, who: u32) {
         match &mut self.thinkers {
             None => self.fill(io, who),
             Some(thinkers) => thinkers.start(who, self.inflight, io.net.now_ns),
@@ -216,7 +218,7 @@ impl Echo {
 
     /// Sends what may be in flight again after answers, or lets the client think first.
     #[inline]
-    fn go_on(&mut self, io: &mut Io<'_>, who: u32) {
+    fn go_on(&mut self, io: &mut LoadIo<'_>, who: u32) {
         match &mut self.thinkers {
             None => self.fill(io, who),
             Some(thinkers) => {
@@ -227,7 +229,7 @@ impl Echo {
     }
 
     /// Sends for the clients that have thought long enough.
-    fn send_thought(&mut self, io: &mut Io<'_>) {
+    fn send_thought(&mut self, io: &mut LoadIo<'_>) {
         while let Some(thinkers) = &mut self.thinkers
             && let Some(who) = thinkers.next(io.net.now_ns)
         {
@@ -240,7 +242,7 @@ impl Echo {
     }
 
     /// Lets connections go and come back as they are due; when to look again.
-    fn come_and_go(&mut self, io: &mut Io<'_>) -> u64 {
+    fn churn(&mut self, io: &mut LoadIo<'_>) -> u64 {
         let Some(mut churn) = self.churn.take() else {
             return u64::MAX;
         };
@@ -261,7 +263,7 @@ impl Echo {
             }
             if now >= until {
                 let words = "a connection was not closed in time";
-                io.net.fault(&Fault::new(Cause::TimedOut, words));
+                io.net.fault(&ErrorCase::new(ErrorCause::TimedOut, words));
                 let lost = flight.sent.drain(..).filter(|at| io.net.is_measured(*at));
                 *unanswered += lost.count() as u64;
                 io.cut(who);
@@ -296,14 +298,14 @@ impl Echo {
     }
 }
 
-impl Load for Echo {
-    fn begin(&mut self, io: &mut Io<'_>, start_ns: u64) {
+impl Load for EchoLoad {
+    fn begin(&mut self, io: &mut LoadIo<'_>, start_ns: u64) {
         self.has_begun = true;
         if let Some(churn) = &mut self.churn {
-            churn.pace = Some(Pace::starting(churn.per_second, start_ns, self.phase));
+            churn.pace = Some(Schedule::starting(churn.per_second, start_ns, self.phase));
         }
         if let Some(rate) = self.rate {
-            let pace = Pace::starting(rate, start_ns, self.phase);
+            let pace = Schedule::starting(rate, start_ns, self.phase);
             let pace = pace.ramping(
                 self.rate_to,
                 io.net.plan.warmup_ns,
@@ -320,14 +322,14 @@ impl Load for Echo {
         }
     }
 
-    fn opened(&mut self, io: &mut Io<'_>, who: u32) {
+    fn opened(&mut self, io: &mut LoadIo<'_>, who: u32) {
         if self.has_begun && self.open_loop.is_none() {
             self.start(io, who);
         }
     }
 
     #[inline]
-    fn message(&mut self, io: &mut Io<'_>, who: u32, kind: MessageKind, data: &mut [u8]) {
+    fn message(&mut self, io: &mut LoadIo<'_>, who: u32, kind: MessageKind, data: &mut [u8]) {
         let flight = &mut self.flights[who as usize];
         let number = io.net.clients[who as usize].number;
         let is_due =
@@ -347,7 +349,7 @@ impl Load for Echo {
         }
     }
 
-    fn closed(&mut self, io: &mut Io<'_>, who: u32, _: bool) {
+    fn closed(&mut self, io: &mut LoadIo<'_>, who: u32, _: bool) {
         let flight = &mut self.flights[who as usize];
         self.unanswered += flight.give_up_overtaken(io.net);
         for since in flight.sent.drain(..) {
@@ -363,22 +365,22 @@ impl Load for Echo {
         }
     }
 
-    fn due(&mut self, io: &mut Io<'_>) -> u64 {
+    fn due(&mut self, io: &mut LoadIo<'_>) -> u64 {
         let churn_due = if io.net.now_ns < io.net.until_ns {
-            self.come_and_go(io)
+            self.churn(io)
         } else {
             u64::MAX
         };
         self.expire(io);
         self.send_due(io);
         self.send_thought(io);
-        let thought_due = self.thinkers.as_ref().map_or(u64::MAX, Thinkers::due);
+        let thought_due = self.thinkers.as_ref().map_or(u64::MAX, ThinkTimers::due);
         let next = churn_due.min(thought_due);
         let open_loop = self.open_loop.as_mut();
         open_loop.map_or(next, |open_loop| open_loop.due(io.net.now_ns).min(next))
     }
 
-    fn drain(&mut self, io: &mut Io<'_>) {
+    fn drain(&mut self, io: &mut LoadIo<'_>) {
         if !self.is_behind(io.net) {
             return;
         }
@@ -402,21 +404,21 @@ impl Load for Echo {
         self.send_due(io);
     }
 
-    fn is_settled(&self, net: &Net) -> bool {
+    fn is_settled(&self, net: &EngineState) -> bool {
         let has_left = self
             .churn
             .as_ref()
             .is_some_and(|churn| !churn.leaving.is_empty());
         let may_leave_yet = self.is_behind(net) && (net.has_opening() || has_left);
         let since_ns = net.now_ns.saturating_sub(net.until_ns);
-        let is_answered = |flight: &Flight| {
+        let is_answered = |flight: &InflightQueue| {
             let is_late = flight.overtaken.iter().any(|one| !one.is_expired);
             flight.sent.is_empty() && (!is_late || since_ns > OVERTAKEN_NS)
         };
         !may_leave_yet && since_ns > TWICE_NS && self.flights.iter().all(is_answered)
     }
 
-    fn finish(&mut self, net: &mut Net) {
+    fn finish(&mut self, net: &mut EngineState) {
         for (who, flight) in (0..).zip(&mut self.flights) {
             net.tally.dead += u64::from(flight.expired > 0 && net.is_open(who));
             self.unanswered += flight.give_up_overtaken(net);
@@ -426,13 +428,13 @@ impl Load for Echo {
                     self.unanswered += 1;
                     let (cause, words) = if flight.greeted && flight.answered == 0 {
                         (
-                            Cause::WrongAnswer,
+                            ErrorCause::WrongAnswer,
                             "a message came, but not the one that was sent: is this an echo?",
                         )
                     } else {
-                        (Cause::TimedOut, NO_ANSWER)
+                        (ErrorCause::TimedOut, NO_ANSWER)
                     };
-                    net.tally.fault(&Fault::new(cause, words));
+                    net.tally.fault(&ErrorCase::new(cause, words));
                 }
             }
         }

@@ -1,21 +1,21 @@
 //! The time limit of each message, which is checked at intervals.
 
 use crate::clock::MILLISECOND;
-use crate::engine::Net;
+use crate::engine::EngineState;
 
 /// Longest time between two checks.
 const INTERVAL_NS_MAX: u64 = 100 * MILLISECOND;
 
 /// When messages in flight are checked next.
 #[derive(Debug, Default)]
-pub(super) struct Expiry {
+pub(super) struct ExpiryTimer {
     next_ns: u64,
 }
 
-impl Expiry {
+impl ExpiryTimer {
     /// Returns the time before which a message was sent if it has expired by now; `None` until a check is due, and after
     /// the measured time.
-    pub(super) fn limit_ns(&mut self, net: &Net) -> Option<u64> {
+    pub(super) fn limit_ns(&mut self, net: &EngineState) -> Option<u64> {
         let (now, timeout_ns) = (net.now_ns, net.plan.timeout_ns);
         if now < self.next_ns || now >= net.until_ns {
             return None;

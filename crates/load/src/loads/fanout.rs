@@ -2,8 +2,8 @@
 //!
 //! Endpoint 0 are the receivers, endpoint 1 the publishers.
 
-mod comeback;
-mod place;
+mod positions;
+mod recovery;
 mod replies;
 mod retries;
 
@@ -14,19 +14,19 @@ use veche_proto::websocket::MessageKind;
 use super::load::Load;
 use super::open_loop::OpenLoop;
 pub use super::plans::FanoutPlan;
-use crate::client::{Expect, Response, says_error};
+use crate::client::{LoadResponse, ResponseExpectation, says_error};
 use crate::clock::SECOND;
-use crate::engine::{Io, Net};
-use crate::ledger::{Books, Found, Note, Page, Sent};
-use crate::pace::Pace;
+use crate::engine::{EngineState, LoadIo};
+use crate::ledger::{ClientLedger, DeliveryLedger, MessageTag, SentMessage, TagSearch};
 use crate::payload::excerpt;
-use crate::plan::Share;
-use crate::tally::{Cause, Fault};
+use crate::plan::ThreadPlan;
+use crate::schedule::Schedule;
+use crate::tally::{ErrorCase, ErrorCause};
 use crate::target::Template;
-use comeback::{Comeback, Entry, doubt};
-use place::Said;
-use replies::{Line, PING, Speech};
-use retries::Retries;
+use positions::MessagePosition;
+use recovery::{Entry, RecoveryState, doubt};
+use replies::{PING, ProtocolLine, ServerProtocol};
+use retries::RetryQueue;
 
 /// Where the numbered message goes in a body.
 const DATA: &str = "{data}";
@@ -43,7 +43,7 @@ pub fn asks_for_answers(body: &str) -> bool {
 }
 
 /// One thread's part.
-pub(crate) struct Fanout {
+pub(crate) struct FanoutLoad {
     plan: FanoutPlan,
     /// What stands around the message.
     before: Template,
@@ -54,20 +54,20 @@ pub(crate) struct Fanout {
     /// Receivers of all threads.
     receivers_in_all: u32,
     publishers: u32,
-    wire: Wire,
+    wire: PublisherProtocol,
     rate: f64,
     rate_to: Option<f64>,
     phase: f64,
-    pace: Option<Publishing>,
-    chaos: Option<Pace>,
-    comeback: Option<Comeback>,
-    retries: Retries,
+    pace: Option<PublishSchedule>,
+    chaos: Option<Schedule>,
+    recovery: Option<RecoveryState>,
+    retries: RetryQueue,
     /// By client.
-    speech: Vec<Speech>,
+    speech: Vec<ServerProtocol>,
     /// By publisher, what it has published and no answer to has come; only where answers come in order.
     asked: Option<Vec<VecDeque<Entry>>>,
     has_begun: bool,
-    books: Books,
+    ledger: DeliveryLedger,
     greeted: Vec<Greeting>,
     /// Publications so far, for turns.
     count: u64,
@@ -92,21 +92,21 @@ enum Greeting {
 }
 
 /// When publications are due.
-enum Publishing {
+enum PublishSchedule {
     /// At their time. A publisher whose connection is gone is a fault.
-    InTime(Pace),
+    InTime(Schedule),
     /// At their time, or when there is a connection again.
     Patiently(OpenLoop),
 }
 
-enum Wire {
+enum PublisherProtocol {
     Client,
     Http,
     Lines,
 }
 
-impl Fanout {
-    pub(crate) fn new(plan: &FanoutPlan, share: &Share) -> Self {
+impl FanoutLoad {
+    pub(crate) fn new(plan: &FanoutPlan, share: &ThreadPlan) -> Self {
         let [receivers, publishers] = [0, 1].map(|index| share.ranges[index].len() as u32);
         let endpoint = &share.plan.endpoints[1];
         let scheme = endpoint.target.scheme;
@@ -129,11 +129,11 @@ impl Fanout {
             receivers_in_all: share.plan.endpoints[0].clients,
             publishers,
             wire: if scheme.is_websocket() {
-                Wire::Client
+                PublisherProtocol::Client
             } else if scheme.is_http() {
-                Wire::Http
+                PublisherProtocol::Http
             } else {
-                Wire::Lines
+                PublisherProtocol::Lines
             },
             // Threads without a publisher publish nothing.
             rate: plan.rate * f64::from(publishers) / all,
@@ -141,16 +141,18 @@ impl Fanout {
             phase: share.phase(),
             pace: None,
             chaos: None,
-            comeback: plan.recover.then(|| Comeback::new(receivers, publishers)),
-            retries: Retries::new(receivers + publishers),
-            speech: vec![Speech::default(); (receivers + publishers) as usize],
+            recovery: plan
+                .recover
+                .then(|| RecoveryState::new(receivers, publishers)),
+            retries: RetryQueue::new(receivers + publishers),
+            speech: vec![ServerProtocol::default(); (receivers + publishers) as usize],
             asked: (!plan.recover && (scheme.is_http() || is_acknowledged))
                 .then(|| vec![VecDeque::new(); publishers as usize]),
             has_begun: false,
-            books: Books {
-                pages: share.ranges[0].clone().map(Page::new).collect(),
+            ledger: DeliveryLedger {
+                pages: share.ranges[0].clone().map(ClientLedger::new).collect(),
                 returns: plan.recover.then(Default::default),
-                ..Books::default()
+                ..DeliveryLedger::default()
             },
             greeted: vec![Greeting::default(); receivers as usize],
             count: 0,
@@ -165,18 +167,18 @@ impl Fanout {
     }
 
     /// The publisher whose turn it is publishes.
-    fn publish_in_turn(&mut self, io: &mut Io<'_>, at_ns: u64) {
+    fn publish_in_turn(&mut self, io: &mut LoadIo<'_>, at_ns: u64) {
         let who = self.receivers + self.turn();
         let fault = match (io.net.is_open(who), io.net.is_full(who)) {
             (true, false) => {
                 self.publish(io, who, at_ns);
                 return;
             }
-            (true, true) => Fault::new(
-                Cause::TimedOut,
+            (true, true) => ErrorCase::new(
+                ErrorCause::TimedOut,
                 "a publication was due, and the server does not read what was sent before",
             ),
-            (false, _) => Fault::new(Cause::Closed, "a publisher is not connected"),
+            (false, _) => ErrorCase::new(ErrorCause::Closed, "a publisher is not connected"),
         };
         self.count += 1;
         io.net.fault(&fault);
@@ -192,11 +194,11 @@ impl Fanout {
     }
 
     /// Publishes what is due, as far as there is somebody who can.
-    fn publish_patiently(&mut self, io: &mut Io<'_>, due: &mut OpenLoop) {
+    fn publish_patiently(&mut self, io: &mut LoadIo<'_>, due: &mut OpenLoop) {
         loop {
             let from = self.receivers + self.turn();
             let publishers = self.receivers..self.receivers + self.publishers;
-            let find = |net: &Net| {
+            let find = |net: &EngineState| {
                 (from..publishers.end)
                     .chain(publishers.start..from)
                     .find(|who| net.is_open(*who) && !net.is_full(*who))
@@ -208,7 +210,7 @@ impl Fanout {
         }
     }
 
-    fn publish(&mut self, io: &mut Io<'_>, who: u32, at_ns: u64) {
+    fn publish(&mut self, io: &mut LoadIo<'_>, who: u32, at_ns: u64) {
         let round = self.bursts() / u64::from(self.publishers);
         self.count += 1;
         let publisher = io.net.clients[who as usize].number;
@@ -216,8 +218,8 @@ impl Fanout {
             let step = round * u64::from(io.net.plan.endpoints[1].clients) + u64::from(publisher);
             (step % u64::from(self.receivers_in_all)) as u32
         });
-        let sent = self.books.log.entry((publisher, receiver)).or_default();
-        let note = Note {
+        let sent = self.ledger.log.entry((publisher, receiver)).or_default();
+        let note = MessageTag {
             run: self.plan.run,
             publisher,
             number: sent.at_ns.len() as u32,
@@ -225,7 +227,7 @@ impl Fanout {
         };
         // What counts for who was away is when it really left.
         sent.at_ns.push(io.net.now_ns);
-        if let Some(comeback) = &mut self.comeback {
+        if let Some(comeback) = &mut self.recovery {
             comeback.asked(who, ((publisher, receiver), note.number));
         } else if let Some(asked) = &mut self.asked {
             let index = (who - self.receivers) as usize;
@@ -236,19 +238,19 @@ impl Fanout {
         self.write_body(receiver);
         io.net.sent(at_ns, self.scratch.len());
         match self.wire {
-            Wire::Client => io.send(who, MessageKind::Text, &self.body),
-            Wire::Http => {
+            PublisherProtocol::Client => io.send(who, MessageKind::Text, &self.body),
+            PublisherProtocol::Http => {
                 self.scratch.clear();
                 self.scratch.extend_from_slice(self.request_head.as_bytes());
                 let length = format!("Content-Length: {}\r\n\r\n", self.body.len());
                 self.scratch.extend_from_slice(length.as_bytes());
                 self.scratch.extend_from_slice(&self.body);
-                if self.comeback.is_none() {
+                if self.recovery.is_none() {
                     self.unanswered += 1;
                 }
                 io.send_bytes(who, &self.scratch);
             }
-            Wire::Lines => {
+            PublisherProtocol::Lines => {
                 self.body.push(b'\n');
                 io.send_bytes(who, &self.body);
             }
@@ -267,49 +269,53 @@ impl Fanout {
     }
 
     /// Cuts a receiver off and lets it come back.
-    fn disturb(&mut self, io: &mut Io<'_>) {
+    fn inject_chaos(&mut self, io: &mut LoadIo<'_>) {
         if self.receivers == 0 {
             return;
         }
         let who = io.net.rng.u32(0..self.receivers);
         if io.net.is_open(who) {
-            self.books.pages[who as usize].leave();
+            self.ledger.pages[who as usize].begin_absence();
             io.cut(who);
             self.retries.later(io, who);
         }
     }
 
     /// Looks for an error in what a publisher is told; whether there is none.
-    fn judge(&self, io: &mut Io<'_>, told: &[u8]) -> bool {
+    fn classify(&self, io: &mut LoadIo<'_>, told: &[u8]) -> bool {
         let is_error = says_error(told);
         if is_error {
             let words = format!("a publication was refused: {}", excerpt(told));
-            io.net.fault(&Fault::new(Cause::BadResponse, words));
+            io.net
+                .fault(&ErrorCase::new(ErrorCause::BadResponse, words));
         }
         !is_error
     }
 
     /// The first publication that a publisher waits for is answered.
     fn answered(&mut self, who: u32, is_taken: bool) {
-        if let Some(comeback) = &mut self.comeback {
-            comeback.answered(who, is_taken, &mut self.books);
+        if let Some(comeback) = &mut self.recovery {
+            comeback.answered(who, is_taken, &mut self.ledger);
         } else if let Some(asked) = &mut self.asked {
             let entry = asked[(who - self.receivers) as usize].pop_front();
             if let Some(entry) = entry.filter(|_| !is_taken) {
-                doubt(&mut self.books, entry);
+                doubt(&mut self.ledger, entry);
             }
         }
         self.unanswered = self.unanswered.saturating_sub(1);
     }
 
     /// A message came to a receiver, alone in its frame or with others.
-    fn delivered(&mut self, io: &mut Io<'_>, who: u32, data: &[u8]) {
-        let said = self.comeback.as_ref().and_then(|_| Said::find(data));
+    fn delivered(&mut self, io: &mut LoadIo<'_>, who: u32, data: &[u8]) {
+        let said = self
+            .recovery
+            .as_ref()
+            .and_then(|_| MessagePosition::find(data));
         self.last_ns = io.net.now_ns;
         let is_first =
             std::mem::replace(&mut self.greeted[who as usize], Greeting::Over) == Greeting::Awaited;
-        let page = &mut self.books.pages[who as usize];
-        if let Some(comeback) = &mut self.comeback {
+        let page = &mut self.ledger.pages[who as usize];
+        if let Some(comeback) = &mut self.recovery {
             if let Some(said) = &said
                 && let Some(channel) = &said.subscribed
             {
@@ -317,27 +323,28 @@ impl Fanout {
                 return;
             }
         } else if is_first && self.hello.is_some() {
-            page.return_at(io.net.now_ns);
+            page.end_absence(io.net.now_ns);
         }
-        let found = Note::find(data);
-        if let (Some(comeback), Found::Note(_)) = (&mut self.comeback, &found) {
+        let found = MessageTag::find(data);
+        if let (Some(comeback), TagSearch::Note(_)) = (&mut self.recovery, &found) {
             comeback.advance(io, who, said.as_ref());
         }
         match found {
-            Found::Note(note) if note.run != self.plan.run => io.net.tally.unasked += 1,
-            Found::Note(note) => {
+            TagSearch::Note(note) if note.run != self.plan.run => io.net.tally.unasked += 1,
+            TagSearch::Note(note) => {
                 page.receive(note);
                 self.arrived += 1;
                 io.net.answered(note.at_ns, note.at_ns, data.len());
             }
-            Found::Nothing => match replies::read(data, self.speech[who as usize]) {
-                Line::Connected(speech) => self.speech[who as usize] = speech,
-                Line::Done => {}
-                Line::Refused => {
+            TagSearch::Nothing => match replies::read(data, self.speech[who as usize]) {
+                ProtocolLine::Connected(speech) => self.speech[who as usize] = speech,
+                ProtocolLine::Done => {}
+                ProtocolLine::Refused => {
                     let words = format!("a receiver was refused: {}", excerpt(data));
-                    io.net.fault(&Fault::new(Cause::BadResponse, words));
+                    io.net
+                        .fault(&ErrorCase::new(ErrorCause::BadResponse, words));
                 }
-                Line::Other => {
+                ProtocolLine::Other => {
                     // The first message may be a greeting.
                     if !is_first && self.has_begun {
                         page.foreign();
@@ -345,14 +352,15 @@ impl Fanout {
                     io.net.tally.unasked += 1;
                 }
             },
-            Found::Corrupt => {
+            TagSearch::Corrupt => {
                 page.corrupted();
                 self.arrived += 1;
                 let words = format!(
                     "a delivery that is not as it was published: {}",
                     excerpt(data)
                 );
-                io.net.fault(&Fault::new(Cause::WrongAnswer, words));
+                io.net
+                    .fault(&ErrorCase::new(ErrorCause::WrongAnswer, words));
             }
         }
     }
@@ -366,90 +374,90 @@ impl Fanout {
     }
 
     /// Whether all that was published for sure has come, as far as this thread knows.
-    fn has_all(&self, net: &Net, comeback: &Comeback) -> bool {
+    fn has_all(&self, net: &EngineState, comeback: &RecoveryState) -> bool {
         let is_back = |who: &u32| {
             let client = &net.clients[*who as usize];
             !client.was_open || (net.is_open(*who) && comeback.is_back(*who))
         };
         let is_behind = match &self.pace {
-            Some(Publishing::Patiently(due)) => due.is_behind(net),
+            Some(PublishSchedule::Patiently(due)) => due.is_behind(net),
             _ => false,
         };
         !is_behind
             && comeback.unanswered() == 0
             && (0..self.receivers).all(|who| is_back(&who))
-            && self.books.settle().lost == 0
+            && self.ledger.reconcile().lost == 0
     }
 }
 
-impl Load for Fanout {
-    fn begin(&mut self, io: &mut Io<'_>, start_ns: u64) {
+impl Load for FanoutLoad {
+    fn begin(&mut self, io: &mut LoadIo<'_>, start_ns: u64) {
         self.has_begun = true;
         self.last_ns = start_ns;
         if self.publishers > 0 {
             let burst = f64::from(self.plan.burst);
-            let pace = Pace::starting(self.rate / burst, start_ns, self.phase);
+            let pace = Schedule::starting(self.rate / burst, start_ns, self.phase);
             let rate_to = self.rate_to.map(|rate| rate / burst);
             let plan = &io.net.plan;
             let pace = pace.ramping(rate_to, plan.warmup_ns, plan.duration_ns.unwrap_or(0));
             let pace = pace.arriving(self.plan.arrivals, &mut io.net.rng);
             self.pace = Some(if self.plan.recover {
-                Publishing::Patiently(OpenLoop::new(pace))
+                PublishSchedule::Patiently(OpenLoop::new(pace))
             } else {
-                Publishing::InTime(pace)
+                PublishSchedule::InTime(pace)
             });
         }
         if let Some(chaos) = self.plan.chaos {
             let share = f64::from(self.receivers) / f64::from(self.receivers_in_all);
             if share > 0.0 {
-                self.chaos = Some(Pace::starting(chaos * share, start_ns, self.phase));
+                self.chaos = Some(Schedule::starting(chaos * share, start_ns, self.phase));
             }
         }
     }
 
-    fn opened(&mut self, io: &mut Io<'_>, who: u32) {
+    fn opened(&mut self, io: &mut LoadIo<'_>, who: u32) {
         self.retries.opened(who);
-        self.speech[who as usize] = Speech::default();
+        self.speech[who as usize] = ServerProtocol::default();
         if who < self.receivers {
             self.greeted[who as usize] = Greeting::Awaited;
             if let Some(hello) = &self.hello {
                 let hello = hello.fill(io.net.clients[who as usize].number.into());
                 io.send(who, MessageKind::Text, hello.as_bytes());
-            } else if self.comeback.is_none() {
-                self.books.pages[who as usize].return_at(io.net.now_ns);
+            } else if self.recovery.is_none() {
+                self.ledger.pages[who as usize].end_absence(io.net.now_ns);
             }
         }
-        if let Some(comeback) = &mut self.comeback {
-            let page = self.books.pages.get_mut(who as usize);
+        if let Some(comeback) = &mut self.recovery {
+            let page = self.ledger.pages.get_mut(who as usize);
             comeback.opened(who, page, io.net.now_ns);
         }
     }
 
     fn amend(&self, who: u32, path: &mut String) {
-        if let Some(comeback) = &self.comeback {
+        if let Some(comeback) = &self.recovery {
             comeback.amend(who, path);
         }
     }
 
-    fn forgives(&mut self, fault: &Fault, was_open: bool) -> bool {
+    fn forgives(&mut self, fault: &ErrorCase, was_open: bool) -> bool {
         // Who can't come at all is a fault.
-        let comeback = self.comeback.as_mut().filter(|_| self.has_begun);
+        let comeback = self.recovery.as_mut().filter(|_| self.has_begun);
         comeback.is_some_and(|comeback| comeback.forgives(fault, was_open))
     }
 
-    fn message(&mut self, io: &mut Io<'_>, who: u32, _: MessageKind, data: &mut [u8]) {
+    fn message(&mut self, io: &mut LoadIo<'_>, who: u32, _: MessageKind, data: &mut [u8]) {
         if who >= self.receivers {
             // A publisher may be told that it has published, and may hear others.
-            self.judge(io, data);
+            self.classify(io, data);
             return;
         }
         // Most messages of most servers.
-        if self.speech[who as usize] == Speech::Any && replies::is_one(data) {
+        if self.speech[who as usize] == ServerProtocol::Any && replies::is_one(data) {
             return self.delivered(io, who, data);
         }
         for message in replies::split(data, self.speech[who as usize]) {
             match self.speech[who as usize] {
-                Speech::Centrifugo { wants_pongs } if message == PING => {
+                ServerProtocol::Centrifugo { wants_pongs } if message == PING => {
                     if wants_pongs {
                         io.send(who, MessageKind::Text, PING);
                     }
@@ -459,20 +467,22 @@ impl Load for Fanout {
         }
     }
 
-    fn response(&mut self, io: &mut Io<'_>, who: u32, response: Response) {
+    fn response(&mut self, io: &mut LoadIo<'_>, who: u32, response: LoadResponse) {
         self.answered(who, response.status < 400 && !response.says_error);
         if response.status >= 400 {
             let words = format!("a publication was answered with status {}", response.status);
-            io.net.fault(&Fault::new(Cause::BadResponse, words));
+            io.net
+                .fault(&ErrorCase::new(ErrorCause::BadResponse, words));
         }
         if response.says_error {
             let words = "a publication was answered with an error";
-            io.net.fault(&Fault::new(Cause::BadResponse, words));
+            io.net
+                .fault(&ErrorCase::new(ErrorCause::BadResponse, words));
         }
         if response.is_last {
             // What it was asked behind that is not answered any more.
-            if let Some(comeback) = &mut self.comeback {
-                comeback.give_up_answers(who, &mut self.books);
+            if let Some(comeback) = &mut self.recovery {
+                comeback.give_up_answers(who, &mut self.ledger);
             }
             self.forget_asked(who);
             if !io.reopen(who) {
@@ -481,22 +491,22 @@ impl Load for Fanout {
         }
     }
 
-    fn line(&mut self, io: &mut Io<'_>, who: u32, line: &[u8]) {
-        let is_taken = self.judge(io, line);
+    fn line(&mut self, io: &mut LoadIo<'_>, who: u32, line: &[u8]) {
+        let is_taken = self.classify(io, line);
         self.answered(who, is_taken);
     }
 
-    fn closed(&mut self, io: &mut Io<'_>, who: u32, was_open: bool) {
+    fn closed(&mut self, io: &mut LoadIo<'_>, who: u32, was_open: bool) {
         if !self.has_begun {
             return;
         }
         let is_receiver = who < self.receivers;
         if is_receiver && was_open {
-            self.books.pages[who as usize].leave();
+            self.ledger.pages[who as usize].begin_absence();
         }
-        if let Some(comeback) = &mut self.comeback {
+        if let Some(comeback) = &mut self.recovery {
             if !is_receiver {
-                comeback.give_up_answers(who, &mut self.books);
+                comeback.give_up_answers(who, &mut self.ledger);
             }
             self.retries.later(io, who);
         } else if is_receiver && self.plan.chaos.is_some() {
@@ -506,13 +516,13 @@ impl Load for Fanout {
         }
     }
 
-    fn due(&mut self, io: &mut Io<'_>) -> u64 {
+    fn due(&mut self, io: &mut LoadIo<'_>) -> u64 {
         let now = io.net.now_ns;
         let until = io.net.until_ns;
         let mut next = u64::MAX;
         if let Some(mut pace) = self.pace.take() {
             next = match &mut pace {
-                Publishing::InTime(pace) => {
+                PublishSchedule::InTime(pace) => {
                     while let Some(due) = io.net.take_due(pace) {
                         let who = self.receivers + self.turn();
                         io.together(who, |io| {
@@ -523,20 +533,20 @@ impl Load for Fanout {
                     }
                     pace.due(now)
                 }
-                Publishing::Patiently(due) => {
+                PublishSchedule::Patiently(due) => {
                     self.publish_patiently(io, due);
                     due.due(now)
                 }
             };
             self.pace = Some(pace);
         }
-        if now < until || self.comeback.is_some() {
+        if now < until || self.recovery.is_some() {
             next = next.min(self.retries.retry(io));
         }
         if let Some(mut chaos) = self.chaos.take() {
             while chaos.due(now) <= now && now < until {
                 chaos.next();
-                self.disturb(io);
+                self.inject_chaos(io);
             }
             next = next.min(chaos.due(now));
             self.chaos = Some(chaos);
@@ -544,22 +554,22 @@ impl Load for Fanout {
         next
     }
 
-    fn drain(&mut self, io: &mut Io<'_>) {
-        if let Some(Publishing::Patiently(mut due)) = self.pace.take() {
+    fn drain(&mut self, io: &mut LoadIo<'_>) {
+        if let Some(PublishSchedule::Patiently(mut due)) = self.pace.take() {
             self.publish_patiently(io, &mut due);
-            self.pace = Some(Publishing::Patiently(due));
+            self.pace = Some(PublishSchedule::Patiently(due));
         }
-        if self.comeback.is_some() {
+        if self.recovery.is_some() {
             self.retries.retry(io);
         }
     }
 
-    fn is_settled(&self, net: &Net) -> bool {
+    fn is_settled(&self, net: &EngineState) -> bool {
         let since = self.last_ns.max(net.until_ns.min(net.now_ns));
         let quiet_ns = net.now_ns.saturating_sub(since);
         let is_all_here = self.publishers == net.plan.endpoints[1].clients
             && (!self.plan.to_one || self.receivers == self.receivers_in_all);
-        if let Some(comeback) = &self.comeback {
+        if let Some(comeback) = &self.recovery {
             // What is missing is waited for until the time is up.
             return quiet_ns > QUIET_NS && self.has_all(net, comeback);
         }
@@ -569,9 +579,9 @@ impl Load for Fanout {
         }
         if self.plan.chaos.is_some() {
             // What is neither here nor away is waited for until the time is up.
-            return quiet_ns > QUIET_NS && self.books.settle().lost == 0;
+            return quiet_ns > QUIET_NS && self.ledger.reconcile().lost == 0;
         }
-        let published: u64 = self.books.log.values().map(Sent::published).sum();
+        let published: u64 = self.ledger.log.values().map(SentMessage::published).sum();
         let expected = if self.plan.to_one {
             published
         } else {
@@ -581,18 +591,18 @@ impl Load for Fanout {
         self.arrived >= expected && quiet_ns > TWICE_NS
     }
 
-    fn finish(&mut self, net: &mut Net) {
-        if let Some(mut comeback) = self.comeback.take() {
+    fn finish(&mut self, net: &mut EngineState) {
+        if let Some(mut comeback) = self.recovery.take() {
             self.unanswered = comeback.unanswered();
             for who in self.receivers..self.receivers + self.publishers {
-                comeback.give_up_answers(who, &mut self.books);
+                comeback.give_up_answers(who, &mut self.ledger);
             }
-            self.books.returns = Some(std::mem::take(&mut comeback.returns));
+            self.ledger.returns = Some(std::mem::take(&mut comeback.counts));
         }
-        if let Some(Publishing::Patiently(mut due)) = self.pace.take() {
+        if let Some(PublishSchedule::Patiently(mut due)) = self.pace.take() {
             due.give_up(net, "publications");
         }
-        let mut books = std::mem::take(&mut self.books);
+        let mut books = std::mem::take(&mut self.ledger);
         // Those that never came do not receive.
         let mut receivers = net.clients.iter();
         books
@@ -602,10 +612,10 @@ impl Load for Fanout {
         net.tally.unanswered = self.unanswered;
     }
 
-    fn expects(&self) -> Expect {
-        Expect {
+    fn expects(&self) -> ResponseExpectation {
+        ResponseExpectation {
             may_say_error: true,
-            ..Expect::default()
+            ..ResponseExpectation::default()
         }
     }
 }

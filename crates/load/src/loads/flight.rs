@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::Net;
-use crate::tally::{Cause, Fault};
+use crate::engine::EngineState;
+use crate::tally::{ErrorCase, ErrorCause};
 
 /// Overtaken messages of a connection that are waited for; of more the oldest is lost.
 const OVERTAKEN_MAX: usize = 4096;
@@ -13,13 +13,13 @@ const OVERTAKEN_MAX: usize = 4096;
 /// With stamps an answer is that of its number, wherever it comes: those that it overtakes make room in a closed loop, and
 /// are late if they still come and lost otherwise. Without, answers come in the order of the messages, or are wrong.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Flight {
+pub(super) struct InflightQueue {
     /// When the messages were sent, or were to be sent, the oldest first.
     pub(super) sent: VecDeque<u64>,
     /// The number of the oldest.
     pub(super) answered: u32,
     /// Messages without an answer though a later one has one; numbers rise.
-    pub(super) overtaken: VecDeque<Overtaken>,
+    pub(super) overtaken: VecDeque<OutOfOrderMessage>,
     /// Messages that expired since the last answer.
     pub(super) expired: u32,
     /// Something came before the first answer: a greeting, perhaps.
@@ -30,20 +30,20 @@ pub(super) struct Flight {
 
 /// A message that may be answered late.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Overtaken {
+pub(super) struct OutOfOrderMessage {
     pub(super) number: u32,
     pub(super) sent_ns: u64,
     /// Its time was over, so it is counted as unanswered already.
     pub(super) is_expired: bool,
 }
 
-impl Flight {
+impl InflightQueue {
     /// Takes a message out that is answered; `None` if it waits for no answer.
-    pub(super) fn take(&mut self, number: u32) -> Option<Overtaken> {
+    pub(super) fn take(&mut self, number: u32) -> Option<OutOfOrderMessage> {
         let ahead = number.wrapping_sub(self.answered) as usize;
         if ahead < self.sent.len() {
             for since in self.sent.drain(..ahead) {
-                self.overtaken.push_back(Overtaken {
+                self.overtaken.push_back(OutOfOrderMessage {
                     number: self.answered,
                     sent_ns: since,
                     is_expired: false,
@@ -51,7 +51,7 @@ impl Flight {
                 self.answered = self.answered.wrapping_add(1);
             }
             self.answered = self.answered.wrapping_add(1);
-            return self.sent.pop_front().map(|sent_ns| Overtaken {
+            return self.sent.pop_front().map(|sent_ns| OutOfOrderMessage {
                 number,
                 sent_ns,
                 is_expired: false,
@@ -65,7 +65,7 @@ impl Flight {
     pub(super) fn expire(&mut self, limit_ns: u64) -> Option<u64> {
         let sent_ns = *self.sent.front().filter(|since| **since < limit_ns)?;
         self.sent.pop_front();
-        self.overtaken.push_back(Overtaken {
+        self.overtaken.push_back(OutOfOrderMessage {
             number: self.answered,
             sent_ns,
             is_expired: true,
@@ -89,24 +89,24 @@ impl Flight {
     }
 
     /// Counts overtaken messages above [`OVERTAKEN_MAX`] as lost; returns how many of them were measured.
-    pub(super) fn forget_some(&mut self, net: &mut Net) -> u64 {
+    pub(super) fn forget_some(&mut self, net: &mut EngineState) -> u64 {
         let surplus = self.overtaken.len().saturating_sub(OVERTAKEN_MAX);
         self.lose(surplus, net)
     }
 
     /// Starts anew for another connection. Counts overtaken messages as lost; returns how many of them were measured.
-    pub(super) fn reset(&mut self, net: &mut Net) -> u64 {
+    pub(super) fn reset(&mut self, net: &mut EngineState) -> u64 {
         let measured = self.give_up_overtaken(net);
         *self = Self::default();
         measured
     }
 
     /// Counts all overtaken messages as lost; returns how many of them were measured.
-    pub(super) fn give_up_overtaken(&mut self, net: &mut Net) -> u64 {
+    pub(super) fn give_up_overtaken(&mut self, net: &mut EngineState) -> u64 {
         self.lose(self.overtaken.len(), net)
     }
 
-    fn lose(&mut self, count: usize, net: &mut Net) -> u64 {
+    fn lose(&mut self, count: usize, net: &mut EngineState) -> u64 {
         let mut lost = 0;
         let mut measured = 0;
         for one in self.overtaken.drain(..count).filter(|one| !one.is_expired) {
@@ -115,7 +115,7 @@ impl Flight {
         }
         net.tally.lost += lost;
         let words = "an answer never came, though that to a later message did";
-        let fault = Fault::new(Cause::WrongAnswer, words);
+        let fault = ErrorCase::new(ErrorCause::WrongAnswer, words);
         net.tally.faults(&fault, lost);
         measured
     }

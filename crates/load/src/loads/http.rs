@@ -3,27 +3,27 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::expiry::Expiry;
+use super::expiry::ExpiryTimer;
 use super::load::Load;
 use super::open_loop::OpenLoop;
-pub use super::plans::{HttpPlan, Request};
-use super::think::Thinkers;
-use crate::client::{Expect, Response};
+pub use super::plans::{HttpPlan, HttpRequestPlan};
+use super::think::ThinkTimers;
+use crate::client::{LoadResponse, ResponseExpectation};
 use crate::clock::MILLISECOND;
-use crate::engine::{Io, Net};
-use crate::pace::{Arrivals, Pace};
-use crate::plan::Share;
-use crate::tally::{Cause, Fault};
+use crate::engine::{EngineState, LoadIo};
+use crate::plan::ThreadPlan;
+use crate::schedule::{Arrivals, Schedule};
+use crate::tally::{ErrorCase, ErrorCause};
 
 /// A request as it is sent.
-struct Bytes {
+struct RequestBytes {
     all: Vec<u8>,
     /// Those of its body.
     body: usize,
 }
 
 /// One thread's part.
-pub(crate) struct Http {
+pub(crate) struct HttpLoad {
     /// Requests on each connection, at least one.
     inflight: usize,
     /// HEAD is asked: no response has a body.
@@ -32,12 +32,12 @@ pub(crate) struct Http {
     rate: Option<f64>,
     rate_to: Option<f64>,
     arrivals: Arrivals,
-    thinkers: Option<Thinkers>,
+    thinkers: Option<ThinkTimers>,
     phase: f64,
     open_loop: Option<OpenLoop>,
     has_begun: bool,
     /// By client; one for all if they ask for the same. Of a list: in its order.
-    requests: Vec<Bytes>,
+    requests: Vec<RequestBytes>,
     /// Of a list: which is next, as often as it takes.
     turn: Option<usize>,
     flights: Vec<VecDeque<u64>>,
@@ -49,15 +49,15 @@ pub(crate) struct Http {
     /// Whether all responses have left their connections open; unknown before the first. An open loop that may sends a
     /// second request behind one only then: it would go down with the connection.
     keeps_connections: Option<bool>,
-    expiry: Expiry,
+    expiry: ExpiryTimer,
     unanswered: u64,
 }
 
 /// After a connect that failed, so long until the next.
 const RETRY_NS: u64 = 100 * MILLISECOND;
 
-impl Http {
-    pub(crate) fn new(plan: &HttpPlan, share: &Share) -> Self {
+impl HttpLoad {
+    pub(crate) fn new(plan: &HttpPlan, share: &ThreadPlan) -> Self {
         let endpoint = &share.plan.endpoints[0];
         let range = share.ranges[0].clone();
         let is_plain = endpoint.target.path.is_plain()
@@ -89,12 +89,12 @@ impl Http {
             head += "\r\n";
             let mut all = head.into_bytes();
             all.extend_from_slice(body);
-            Bytes {
+            RequestBytes {
                 all,
                 body: body.len(),
             }
         };
-        let requests: Vec<Bytes> = match plan.list.is_empty() {
+        let requests: Vec<RequestBytes> = match plan.list.is_empty() {
             true => numbers
                 .map(|number| {
                     let path = endpoint.target.path.fill(u64::from(number));
@@ -119,7 +119,7 @@ impl Http {
                 .map(|rate| share.rate_of_clients(rate)),
             rate_to: plan.rate_to.map(|rate| share.rate_of_clients(rate)),
             arrivals: plan.arrivals,
-            thinkers: plan.think.map(|think| Thinkers::new(think, share)),
+            thinkers: plan.think.map(|think| ThinkTimers::new(think, share)),
             phase: share.phase(),
             open_loop: None,
             has_begun: false,
@@ -131,13 +131,13 @@ impl Http {
             idle: VecDeque::new(),
             retries: VecDeque::new(),
             keeps_connections: None,
-            expiry: Expiry::default(),
+            expiry: ExpiryTimer::default(),
             unanswered: 0,
         }
     }
 
     #[inline]
-    fn send(&mut self, io: &mut Io<'_>, who: u32, at_ns: u64) {
+    fn send(&mut self, io: &mut LoadIo<'_>, who: u32, at_ns: u64) {
         let index = match &mut self.turn {
             Some(turn) => {
                 *turn += 1;
@@ -146,20 +146,20 @@ impl Http {
             None if self.requests.len() == 1 => 0,
             None => who as usize,
         };
-        let Bytes { all, body } = &self.requests[index];
+        let RequestBytes { all, body } = &self.requests[index];
         io.net.sent(at_ns, *body);
         io.send_bytes(who, all);
         self.flights[who as usize].push_back(at_ns);
     }
 
-    fn fill(&mut self, io: &mut Io<'_>, who: u32) {
+    fn fill(&mut self, io: &mut LoadIo<'_>, who: u32) {
         for _ in self.flights[who as usize].len()..self.inflight {
             self.send(io, who, io.net.now_ns);
         }
     }
 
     /// Begins a closed loop on a connection that has just opened, or at the start of the run.
-    fn start(&mut self, io: &mut Io<'_>, who: u32) {
+    fn start(&mut self, io: &mut LoadIo<'_>, who: u32) {
         match &mut self.thinkers {
             None => self.fill(io, who),
             Some(thinkers) => thinkers.start(who, self.inflight as u32, io.net.now_ns),
@@ -167,7 +167,7 @@ impl Http {
     }
 
     /// Sends for the clients that have thought long enough.
-    fn send_thought(&mut self, io: &mut Io<'_>) {
+    fn send_thought(&mut self, io: &mut LoadIo<'_>) {
         while let Some(thinkers) = &mut self.thinkers
             && let Some(who) = thinkers.next(io.net.now_ns)
         {
@@ -179,14 +179,14 @@ impl Http {
     }
 
     /// What is in flight on a connection that has ended.
-    fn forget(&mut self, io: &mut Io<'_>, who: u32) {
+    fn forget(&mut self, io: &mut LoadIo<'_>, who: u32) {
         for since in self.flights[who as usize].drain(..) {
             self.unanswered += u64::from(io.net.is_measured(since));
         }
     }
 
     /// A connection that the server has ended is opened again, as `ab` and `wrk` do.
-    fn reopen(&mut self, io: &mut Io<'_>, who: u32) {
+    fn reopen(&mut self, io: &mut LoadIo<'_>, who: u32) {
         if io.net.now_ns < io.net.until_ns || self.is_behind(io.net) {
             io.reopen(who);
         }
@@ -194,7 +194,7 @@ impl Http {
 
     /// Closes and reopens connections with an expired request: a later response could not be told from that to the next
     /// request.
-    fn expire(&mut self, io: &mut Io<'_>) {
+    fn expire(&mut self, io: &mut LoadIo<'_>) {
         let Some(limit_ns) = self.expiry.limit_ns(io.net) else {
             return;
         };
@@ -205,7 +205,7 @@ impl Http {
             }
             io.net.tally.dead += 1;
             let count = self.flights[who as usize].len() as u64;
-            let fault = Fault::new(Cause::TimedOut, "no response in time");
+            let fault = ErrorCase::new(ErrorCause::TimedOut, "no response in time");
             io.net.tally.faults(&fault, count);
             self.forget(io, who);
             io.cut(who);
@@ -213,7 +213,7 @@ impl Http {
         }
     }
 
-    fn retry(&mut self, io: &mut Io<'_>) {
+    fn retry(&mut self, io: &mut LoadIo<'_>) {
         let now = io.net.now_ns;
         while let Some((_, who)) = self.retries.pop_front_if(|retry| retry.0 <= now) {
             self.reopen(io, who);
@@ -221,7 +221,7 @@ impl Http {
     }
 
     /// What is due (open loop), as long as somebody can take it.
-    fn send_due(&mut self, io: &mut Io<'_>) {
+    fn send_due(&mut self, io: &mut LoadIo<'_>) {
         let Some(mut open_loop) = self.open_loop.take() else {
             return;
         };
@@ -234,7 +234,7 @@ impl Http {
     }
 
     /// A connection that can take a request: an idle one, or one with room for another behind those in flight.
-    fn find_free(&mut self, net: &Net) -> Option<u32> {
+    fn find_free(&mut self, net: &EngineState) -> Option<u32> {
         while let Some(who) = self.idle.pop_front() {
             if net.is_open(who) && self.flights[who as usize].is_empty() {
                 return Some(who);
@@ -247,14 +247,14 @@ impl Http {
         net.find_open(self.next, self.flights.len() as u32, has_room)
     }
 
-    fn is_behind(&self, net: &Net) -> bool {
+    fn is_behind(&self, net: &EngineState) -> bool {
         let open_loop = self.open_loop.as_ref();
         open_loop.is_some_and(|open_loop| open_loop.is_behind(net))
     }
 }
 
-impl Load for Http {
-    fn begin(&mut self, io: &mut Io<'_>, start_ns: u64) {
+impl Load for HttpLoad {
+    fn begin(&mut self, io: &mut LoadIo<'_>, start_ns: u64) {
         self.has_begun = true;
         if self.expect.is_some() {
             let http = io.net.tally.http.get_or_insert_default();
@@ -267,7 +267,7 @@ impl Load for Http {
             }
         }
         if let Some(rate) = self.rate {
-            let pace = Pace::starting(rate, start_ns, self.phase);
+            let pace = Schedule::starting(rate, start_ns, self.phase);
             let pace = pace.ramping(
                 self.rate_to,
                 io.net.plan.warmup_ns,
@@ -287,7 +287,7 @@ impl Load for Http {
         }
     }
 
-    fn opened(&mut self, io: &mut Io<'_>, who: u32) {
+    fn opened(&mut self, io: &mut LoadIo<'_>, who: u32) {
         if !self.has_begun {
             return;
         }
@@ -298,7 +298,7 @@ impl Load for Http {
         }
     }
 
-    fn response(&mut self, io: &mut Io<'_>, who: u32, response: Response) {
+    fn response(&mut self, io: &mut LoadIo<'_>, who: u32, response: LoadResponse) {
         let Some(since) = self.flights[who as usize].pop_front() else {
             io.net.tally.unasked += 1;
             return;
@@ -323,7 +323,8 @@ impl Load for Http {
                         response.status, response.body_bytes
                     )
                 };
-                io.net.fault(&Fault::new(Cause::BadResponse, words));
+                io.net
+                    .fault(&ErrorCase::new(ErrorCause::BadResponse, words));
             }
         }
         let bytes = usize::try_from(response.body_bytes).unwrap_or(usize::MAX);
@@ -352,7 +353,7 @@ impl Load for Http {
         }
     }
 
-    fn closed(&mut self, io: &mut Io<'_>, who: u32, was_open: bool) {
+    fn closed(&mut self, io: &mut LoadIo<'_>, who: u32, was_open: bool) {
         self.forget(io, who);
         if was_open && self.has_begun {
             self.reopen(io, who);
@@ -362,37 +363,37 @@ impl Load for Http {
         }
     }
 
-    fn due(&mut self, io: &mut Io<'_>) -> u64 {
+    fn due(&mut self, io: &mut LoadIo<'_>) -> u64 {
         self.retry(io);
         self.expire(io);
         self.send_due(io);
         self.send_thought(io);
         let retry = self.retries.front().map_or(u64::MAX, |retry| retry.0);
-        let thought_due = self.thinkers.as_ref().map_or(u64::MAX, Thinkers::due);
+        let thought_due = self.thinkers.as_ref().map_or(u64::MAX, ThinkTimers::due);
         let next = retry.min(thought_due);
         let open_loop = self.open_loop.as_mut();
         open_loop.map_or(next, |open_loop| open_loop.due(io.net.now_ns).min(next))
     }
 
-    fn drain(&mut self, io: &mut Io<'_>) {
+    fn drain(&mut self, io: &mut LoadIo<'_>) {
         if self.is_behind(io.net) {
             self.retry(io);
             self.send_due(io);
         }
     }
 
-    fn is_settled(&self, net: &Net) -> bool {
+    fn is_settled(&self, net: &EngineState) -> bool {
         let has_hope = net.has_opening() || !self.retries.is_empty();
         let may_leave_yet = self.is_behind(net) && has_hope;
         !may_leave_yet && self.flights.iter().all(VecDeque::is_empty)
     }
 
-    fn finish(&mut self, net: &mut Net) {
+    fn finish(&mut self, net: &mut EngineState) {
         for since in self.flights.iter().flatten() {
             if net.is_measured(*since) {
                 self.unanswered += 1;
                 net.tally
-                    .fault(&Fault::new(Cause::TimedOut, "no response in time"));
+                    .fault(&ErrorCase::new(ErrorCause::TimedOut, "no response in time"));
             }
         }
         if let Some(open_loop) = &mut self.open_loop {
@@ -401,8 +402,8 @@ impl Load for Http {
         net.tally.unanswered = self.unanswered;
     }
 
-    fn expects(&self) -> Expect {
-        Expect {
+    fn expects(&self) -> ResponseExpectation {
+        ResponseExpectation {
             is_head: self.is_head,
             body: self.expect.clone(),
             may_say_error: false,

@@ -15,17 +15,17 @@ pub mod think;
 pub(crate) use load::Load;
 pub use plans::LoadPlan;
 
-use crate::plan::Share;
+use crate::plan::ThreadPlan;
 
 impl LoadPlan {
     /// What one thread runs.
-    pub(crate) fn load(&self, share: &Share) -> Box<dyn Load> {
+    pub(crate) fn load(&self, share: &ThreadPlan) -> Box<dyn Load> {
         match self {
-            Self::Storm(plan) => Box::new(storm::Storm::new(plan, share)),
-            Self::Echo(plan) => Box::new(echo::Echo::new(plan, share)),
-            Self::Http(plan) => Box::new(http::Http::new(plan, share)),
-            Self::Fanout(plan) => Box::new(fanout::Fanout::new(plan, share)),
-            Self::Shootout(plan) => Box::new(shootout::Shootout::new(plan, share)),
+            Self::Storm(plan) => Box::new(storm::StormLoad::new(plan, share)),
+            Self::Echo(plan) => Box::new(echo::EchoLoad::new(plan, share)),
+            Self::Http(plan) => Box::new(http::HttpLoad::new(plan, share)),
+            Self::Fanout(plan) => Box::new(fanout::FanoutLoad::new(plan, share)),
+            Self::Shootout(plan) => Box::new(shootout::ShootoutLoad::new(plan, share)),
         }
     }
 }

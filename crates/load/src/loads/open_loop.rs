@@ -1,14 +1,14 @@
 //! What is due at a rate that asks for nobody's leave, and waits only while there is no connection to take it.
 
 use crate::clock::MILLISECOND;
-use crate::engine::Net;
-use crate::pace::Pace;
-use crate::tally::{Cause, Fault};
+use crate::engine::EngineState;
+use crate::schedule::Schedule;
+use crate::tally::{ErrorCase, ErrorCause};
 
 /// The open loop of one thread. Nothing is stored for what waits: the pace stands still and knows when it was due.
 #[derive(Debug)]
 pub(crate) struct OpenLoop {
-    pace: Pace,
+    pace: Schedule,
     /// The last look found something due and nobody to take it.
     is_held_up: bool,
     /// What was due until then has waited for a connection. That it is late is not the tester's doing.
@@ -16,7 +16,7 @@ pub(crate) struct OpenLoop {
 }
 
 impl OpenLoop {
-    pub(crate) fn new(pace: Pace) -> Self {
+    pub(crate) fn new(pace: Schedule) -> Self {
         Self {
             pace,
             is_held_up: false,
@@ -33,7 +33,7 @@ impl OpenLoop {
     }
 
     /// Whether something that was due in the run still waits.
-    pub(crate) fn is_behind(&self, net: &Net) -> bool {
+    pub(crate) fn is_behind(&self, net: &EngineState) -> bool {
         let due = self.pace.clone().due(net.now_ns);
         due <= net.now_ns && due < net.until_ns
     }
@@ -43,8 +43,8 @@ impl OpenLoop {
     #[inline]
     pub(crate) fn next(
         &mut self,
-        net: &mut Net,
-        find: impl FnOnce(&Net) -> Option<u32>,
+        net: &mut EngineState,
+        find: impl FnOnce(&EngineState) -> Option<u32>,
     ) -> Option<(u32, u64)> {
         let now = net.now_ns;
         let due = self.pace.due(now);
@@ -68,7 +68,7 @@ impl OpenLoop {
 
     /// Counts what still waits when all is over as faults: `what`, a plural, could never leave. Gives how many of them
     /// were due in the measured time.
-    pub(crate) fn give_up(&mut self, net: &mut Net, what: &str) -> u64 {
+    pub(crate) fn give_up(&mut self, net: &mut EngineState, what: &str) -> u64 {
         let mut count = 0;
         let mut measured = 0;
         while let Some(due) = self.pace.pass(net.until_ns, net.until_ns) {
@@ -77,17 +77,17 @@ impl OpenLoop {
         }
         let (cause, words) = match (net.has_open(), net.has_full()) {
             (true, true) => (
-                Cause::TimedOut,
+                ErrorCause::TimedOut,
                 "the server does not read what was sent before",
             ),
             (true, false) => (
-                Cause::TimedOut,
+                ErrorCause::TimedOut,
                 "no connection was free for them to the end",
             ),
-            (false, _) => (Cause::Closed, "no connection was open to the end"),
+            (false, _) => (ErrorCause::Closed, "no connection was open to the end"),
         };
         let words = format!("{what} were due, and {words}");
-        net.tally.faults(&Fault::new(cause, words), count);
+        net.tally.faults(&ErrorCase::new(cause, words), count);
         measured
     }
 }

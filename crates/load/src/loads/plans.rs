@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::pace::Arrivals;
 use crate::payload::PayloadPlan;
-use crate::target::Body;
+use crate::schedule::Arrivals;
+use crate::target::BodyTemplate;
 
 /// Which question, with its particulars.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ impl LoadPlan {
 
 /// Bounds of the pause, in nanoseconds; its length is uniformly distributed between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Think {
+pub struct ThinkTime {
     /// The shortest pause; 0 lets a client send at once.
     pub min_ns: u64,
     /// The longest pause, at least `min_ns`.
@@ -77,14 +77,14 @@ pub struct EchoPlan {
     /// How the messages of an open loop are spaced.
     pub arrivals: Arrivals,
     /// Closed loop: the pause between an answer and the next message.
-    pub think: Option<Think>,
+    pub think: Option<ThinkTime>,
     /// Connections closed in good order a second in all, once their answers have come; each is opened again.
     pub churn: Option<f64>,
 }
 
 /// One request of a list.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Request {
+pub struct HttpRequestPlan {
     /// GET, POST…, but not HEAD.
     pub method: String,
     /// With its query.
@@ -101,7 +101,7 @@ pub struct HttpPlan {
     /// HTTP/1.0 with keep-alive instead of HTTP/1.1, as `ab` speaks it.
     pub is_http10: bool,
     /// The body of each request.
-    pub body: Body,
+    pub body: BodyTemplate,
     /// Requests in flight on each connection; with an open loop the most that there may be.
     pub inflight: u32,
     /// Open loop: requests a second in all.
@@ -111,13 +111,13 @@ pub struct HttpPlan {
     /// How the requests of an open loop are spaced.
     pub arrivals: Arrivals,
     /// Closed loop: the pause between a response and the next request.
-    pub think: Option<Think>,
+    pub think: Option<ThinkTime>,
     /// The body that each response should have.
     pub expect: Option<Vec<u8>>,
     /// What is asked for in turn, instead of the method, the endpoint's path and the body; from the beginning again after
     /// the last one. Each thread begins elsewhere in the list. A status below 500 is an answer then: what is wrong with
     /// a request the list knows.
-    pub list: Vec<Request>,
+    pub list: Vec<HttpRequestPlan>,
 }
 
 /// Who publishes what, and when.

@@ -10,15 +10,15 @@ use veche_proto::websocket::MessageKind;
 
 use super::load::Load;
 pub use super::plans::ShootoutPlan;
-use crate::client::Client;
-use crate::engine::{Io, Net};
+use crate::client::LoadClient;
+use crate::engine::{EngineState, LoadIo};
 use crate::latency::Times;
-use crate::plan::Share;
+use crate::plan::ThreadPlan;
 use crate::report::model::Step;
-use crate::tally::{Cause, Fault};
+use crate::tally::{ErrorCase, ErrorCause};
 
 /// The whole of it; one thread runs it.
-pub(crate) struct Shootout {
+pub(crate) struct ShootoutLoad {
     plan: ShootoutPlan,
     /// Clients that this step has.
     clients: u32,
@@ -40,8 +40,8 @@ pub(crate) struct Shootout {
     last_ns: u64,
 }
 
-impl Shootout {
-    pub(crate) fn new(plan: &ShootoutPlan, share: &Share) -> Self {
+impl ShootoutLoad {
+    pub(crate) fn new(plan: &ShootoutPlan, share: &ThreadPlan) -> Self {
         let clients = share.ranges[0].len();
         let kind = if plan.broadcast { "broadcast" } else { "echo" };
         Self {
@@ -61,7 +61,7 @@ impl Shootout {
         }
     }
 
-    fn send(&mut self, io: &mut Io<'_>) {
+    fn send(&mut self, io: &mut LoadIo<'_>) {
         while self.in_flight < self.plan.concurrent && self.sent < self.plan.samples {
             let Some(who) = io.net.find_open(self.next, self.clients, |_| true) else {
                 self.end_step(io);
@@ -83,7 +83,7 @@ impl Shootout {
         }
     }
 
-    fn end_step(&mut self, io: &mut Io<'_>) {
+    fn end_step(&mut self, io: &mut LoadIo<'_>) {
         self.is_sampling = false;
         let Some(summary) = self.times.summary() else {
             self.is_over = true;
@@ -110,20 +110,20 @@ impl Shootout {
     }
 }
 
-impl Load for Shootout {
+impl Load for ShootoutLoad {
     fn opens_first(&self) -> bool {
         false
     }
 
-    fn opens_until(&self, _: &Net) -> u32 {
+    fn opens_until(&self, _: &EngineState) -> u32 {
         self.clients
     }
 
-    fn begin(&mut self, _: &mut Io<'_>, _: u64) {}
+    fn begin(&mut self, _: &mut LoadIo<'_>, _: u64) {}
 
-    fn opened(&mut self, _: &mut Io<'_>, _: u32) {}
+    fn opened(&mut self, _: &mut LoadIo<'_>, _: u32) {}
 
-    fn message(&mut self, io: &mut Io<'_>, who: u32, _: MessageKind, data: &mut [u8]) {
+    fn message(&mut self, io: &mut LoadIo<'_>, who: u32, _: MessageKind, data: &mut [u8]) {
         #[derive(Deserialize)]
         struct Answer<'a> {
             r#type: &'a str,
@@ -165,24 +165,26 @@ impl Load for Shootout {
                     "not of the shootout's protocol: {}",
                     crate::payload::excerpt(data)
                 );
-                io.net.fault(&Fault::new(Cause::WrongAnswer, words));
+                io.net
+                    .fault(&ErrorCase::new(ErrorCause::WrongAnswer, words));
             }
         }
     }
 
-    fn closed(&mut self, _: &mut Io<'_>, who: u32, _: bool) {
+    fn closed(&mut self, _: &mut LoadIo<'_>, who: u32, _: bool) {
         self.errors += 1;
         let lost = self.flights[who as usize].drain(..).count() as u32;
         self.in_flight -= lost;
     }
 
-    fn due(&mut self, io: &mut Io<'_>) -> u64 {
+    fn due(&mut self, io: &mut LoadIo<'_>) -> u64 {
         if self.is_over {
             return u64::MAX;
         }
         // Looked at only between samples: it takes longer than a round trip where there are many.
-        let is_settled =
-            |client: &Client| client.was_open || client.began_ns > 0 && !client.state.is_opening();
+        let is_settled = |client: &LoadClient| {
+            client.was_open || client.began_ns > 0 && !client.state.is_opening()
+        };
         if !self.is_sampling {
             let mut clients = io.net.clients[..self.clients as usize].iter();
             if clients.all(is_settled) {
@@ -193,7 +195,7 @@ impl Load for Shootout {
         } else if io.net.now_ns > self.last_ns.saturating_add(io.net.plan.timeout_ns) {
             for _ in 0..self.in_flight {
                 io.net
-                    .fault(&Fault::new(Cause::TimedOut, "no answer in time"));
+                    .fault(&ErrorCase::new(ErrorCause::TimedOut, "no answer in time"));
             }
             self.errors += u64::from(self.in_flight);
             self.end_step(io);
@@ -204,15 +206,15 @@ impl Load for Shootout {
         u64::MAX
     }
 
-    fn is_done(&self, _: &Net) -> bool {
+    fn is_done(&self, _: &EngineState) -> bool {
         self.is_over
     }
 
-    fn is_settled(&self, _: &Net) -> bool {
+    fn is_settled(&self, _: &EngineState) -> bool {
         true
     }
 
-    fn finish(&mut self, net: &mut Net) {
+    fn finish(&mut self, net: &mut EngineState) {
         net.tally.unanswered = u64::from(self.in_flight);
     }
 }

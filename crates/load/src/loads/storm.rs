@@ -5,65 +5,65 @@ use veche_proto::websocket::MessageKind;
 use super::load::Load;
 use super::load::TWICE_NS;
 pub use super::plans::StormPlan;
-use crate::engine::{Io, Net};
-use crate::payload::{Payload, Seen};
-use crate::plan::Share;
-use crate::tally::{Cause, Fault};
+use crate::engine::{EngineState, LoadIo};
+use crate::payload::{Payload, Recognized};
+use crate::plan::ThreadPlan;
+use crate::tally::{ErrorCase, ErrorCause};
 
 /// One thread's part of a storm.
-pub(crate) struct Storm {
+pub(crate) struct StormLoad {
     payload: Payload,
-    clients: Vec<Progress>,
+    clients: Vec<ClientProgress>,
     /// Neither answered nor failed.
     open_questions: u32,
 }
 
 #[derive(Clone, Copy)]
-enum Progress {
+enum ClientProgress {
     Before,
     /// When the message was sent, and whether something came that was no answer: a greeting.
     Asked(u64, bool),
     Over,
 }
 
-impl Storm {
-    pub(crate) fn new(plan: &StormPlan, share: &Share) -> Self {
+impl StormLoad {
+    pub(crate) fn new(plan: &StormPlan, share: &ThreadPlan) -> Self {
         let clients = share.clients();
         Self {
             payload: Payload::new(&plan.payload),
-            clients: vec![Progress::Before; clients],
+            clients: vec![ClientProgress::Before; clients],
             open_questions: clients as u32,
         }
     }
 
     fn over(&mut self, who: u32) {
-        if !matches!(self.clients[who as usize], Progress::Over) {
-            self.clients[who as usize] = Progress::Over;
+        if !matches!(self.clients[who as usize], ClientProgress::Over) {
+            self.clients[who as usize] = ClientProgress::Over;
             self.open_questions -= 1;
         }
     }
 }
 
-impl Load for Storm {
+impl Load for StormLoad {
     fn opens_first(&self) -> bool {
         false
     }
 
-    fn begin(&mut self, _: &mut Io<'_>, _: u64) {}
+    fn begin(&mut self, _: &mut LoadIo<'_>, _: u64) {}
 
-    fn opened(&mut self, io: &mut Io<'_>, who: u32) {
+    fn opened(&mut self, io: &mut LoadIo<'_>, who: u32) {
         let now = io.net.now_ns;
         let number = io.net.clients[who as usize].number;
         let kind = self.payload.kind;
         let data = self.payload.stamp(number, 0);
         io.net.sent(now, data.len());
         io.send(who, kind, data);
-        self.clients[who as usize] = Progress::Asked(now, false);
+        self.clients[who as usize] = ClientProgress::Asked(now, false);
     }
 
-    fn message(&mut self, io: &mut Io<'_>, who: u32, kind: MessageKind, data: &mut [u8]) {
+    fn message(&mut self, io: &mut LoadIo<'_>, who: u32, kind: MessageKind, data: &mut [u8]) {
         let number = io.net.clients[who as usize].number;
-        let Progress::Asked(since, greeted) = self.clients[who as usize] else {
+        let ClientProgress::Asked(since, greeted) = self.clients[who as usize] else {
             if self.payload.is(number, 0, kind, data) {
                 io.net.tally.duplicated += 1;
             } else {
@@ -75,22 +75,25 @@ impl Load for Storm {
             io.net.answered(since, io.net.now_ns, data.len());
             io.net.tally.unasked += u64::from(greeted);
             self.over(who);
-        } else if self.payload.recognize(number, 0, kind, data) == Some(Seen::Foreign) && greeted {
+        } else if self.payload.recognize(number, 0, kind, data) == Some(Recognized::Foreign)
+            && greeted
+        {
             io.net.tally.unasked += 1;
         } else if greeted || self.payload.is_of_other_kind(number, 0, kind, data) {
             let words = self.payload.explain(kind, data);
-            io.net.fault(&Fault::new(Cause::WrongAnswer, words));
+            io.net
+                .fault(&ErrorCase::new(ErrorCause::WrongAnswer, words));
             self.over(who);
         } else {
-            self.clients[who as usize] = Progress::Asked(since, true);
+            self.clients[who as usize] = ClientProgress::Asked(since, true);
         }
     }
 
-    fn closed(&mut self, _: &mut Io<'_>, who: u32, _: bool) {
+    fn closed(&mut self, _: &mut LoadIo<'_>, who: u32, _: bool) {
         self.over(who);
     }
 
-    fn is_done(&self, net: &Net) -> bool {
+    fn is_done(&self, net: &EngineState) -> bool {
         // An answer that does not come by then never comes.
         let given_up = net
             .tally
@@ -99,26 +102,26 @@ impl Load for Storm {
         self.open_questions == 0 || given_up
     }
 
-    fn is_settled(&self, net: &Net) -> bool {
+    fn is_settled(&self, net: &EngineState) -> bool {
         // For duplicates.
         net.now_ns.saturating_sub(net.until_ns) > TWICE_NS
     }
 
-    fn finish(&mut self, net: &mut Net) {
+    fn finish(&mut self, net: &mut EngineState) {
         for progress in &self.clients {
             match progress {
-                Progress::Asked(_, false) => {
+                ClientProgress::Asked(_, false) => {
                     net.tally.unanswered += 1;
-                    net.fault(&Fault::new(Cause::TimedOut, "no answer in time"));
+                    net.fault(&ErrorCase::new(ErrorCause::TimedOut, "no answer in time"));
                 }
-                Progress::Asked(_, true) => {
+                ClientProgress::Asked(_, true) => {
                     net.tally.unanswered += 1;
-                    net.fault(&Fault::new(
-                        Cause::WrongAnswer,
+                    net.fault(&ErrorCase::new(
+                        ErrorCause::WrongAnswer,
                         "a message came, but not the one that was sent: is this an echo?",
                     ));
                 }
-                Progress::Before | Progress::Over => {}
+                ClientProgress::Before | ClientProgress::Over => {}
             }
         }
     }

@@ -5,15 +5,15 @@ use std::collections::BinaryHeap;
 
 use fastrand::Rng;
 
-pub use super::plans::Think;
-use crate::plan::Share;
+pub use super::plans::ThinkTime;
+use crate::plan::ThreadPlan;
 
 /// The clients of a thread that pause.
 ///
 /// Each message that may be in flight on a connection has a pause of its own: a client is listed as often as it may send.
 #[derive(Debug)]
-pub(super) struct Thinkers {
-    think: Think,
+pub(super) struct ThinkTimers {
+    think: ThinkTime,
     rng: Rng,
     /// When a client may send its next message, the nearest first.
     until: BinaryHeap<Reverse<(u64, u32)>>,
@@ -21,8 +21,8 @@ pub(super) struct Thinkers {
     listed: Vec<u32>,
 }
 
-impl Thinkers {
-    pub(super) fn new(think: Think, share: &Share) -> Self {
+impl ThinkTimers {
+    pub(super) fn new(think: ThinkTime, share: &ThreadPlan) -> Self {
         Self {
             think,
             rng: Rng::with_seed(share.plan.seed ^ (u64::from(share.index) << 32)),

@@ -2,7 +2,7 @@
 //!
 //! Runs with the same label are samples of one thing. A difference between two groups is only worth a word when it is
 //! larger than the differences inside them, so every ratio comes with an interval, and every interval with the way it
-//! was found ([`Method`]). What one run each can't tell is called unjudged.
+//! was found ([`EstimateMethod`]). What one run each can't tell is called unjudged.
 
 mod estimate;
 mod metrics;
@@ -12,7 +12,7 @@ mod warnings;
 use serde::{Deserialize, Serialize};
 
 use super::model::Report;
-pub use estimate::{Estimate, Method};
+pub use estimate::{Estimate, EstimateMethod};
 use metrics::Sample;
 pub use metrics::{Better, Unit};
 pub use text::text;
@@ -28,7 +28,7 @@ pub struct Comparison {
     /// The groups in the order given; the first is what others are compared with.
     pub groups: Vec<Group>,
     /// A row for each figure that at least one run has.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ComparisonRow>,
     /// What makes the comparison doubtful, each in a sentence.
     pub warnings: Vec<String>,
 }
@@ -46,7 +46,7 @@ pub struct Group {
 
 /// One figure of all groups.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct ComparisonRow {
     /// Its key, as in the report's form: `latency_us.p99`; for a phase of a scenario behind `phases[N].`.
     pub metric: String,
     /// Its name for people.
@@ -56,14 +56,14 @@ pub struct Row {
     /// In which direction it gets better.
     pub better: Better,
     /// One entry for each group; absent where none of its runs has the figure.
-    pub values: Vec<Option<Value>>,
+    pub values: Vec<Option<GroupValue>>,
     /// One entry for each group after the first: how it compares; absent where one of the two has no figure.
-    pub against_first: Vec<Option<Judgement>>,
+    pub against_first: Vec<Option<RatioVerdict>>,
 }
 
 /// A figure of one group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Value {
+pub struct GroupValue {
     /// The median of its runs.
     pub median: f64,
     /// The smallest.
@@ -76,7 +76,7 @@ pub struct Value {
 
 /// How a group's figure compares with the first group's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Judgement {
+pub struct RatioVerdict {
     /// The ratio and its interval; absent where a figure is 0, which no ratio can be made of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub estimate: Option<Estimate>,
@@ -168,7 +168,7 @@ fn fail_differently(one: &[&Report], other: &[&Report]) -> bool {
     (failures(one) - failures(other)).abs() > FAILURES_APART_MAX
 }
 
-fn rows(groups: &[(Group, Vec<&Report>)]) -> Vec<Row> {
+fn rows(groups: &[(Group, Vec<&Report>)]) -> Vec<ComparisonRow> {
     let samples: Vec<Vec<Sample>> = groups
         .iter()
         .map(|(_, runs)| runs.iter().flat_map(|report| metrics::of(report)).collect())
@@ -191,7 +191,7 @@ fn rows(groups: &[(Group, Vec<&Report>)]) -> Vec<Row> {
                         .collect()
                 })
                 .collect();
-            Row {
+            ComparisonRow {
                 metric: key.metric.clone(),
                 title: key.title.clone(),
                 unit: key.unit,
@@ -213,11 +213,11 @@ fn rows(groups: &[(Group, Vec<&Report>)]) -> Vec<Row> {
         .collect()
 }
 
-fn value(samples: &[&Sample]) -> Option<Value> {
+fn value(samples: &[&Sample]) -> Option<GroupValue> {
     let mut values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
     values.sort_by(f64::total_cmp);
     let (min, max) = (*values.first()?, *values.last()?);
-    Some(Value {
+    Some(GroupValue {
         median: estimate::median(&values),
         min,
         max,
@@ -227,7 +227,7 @@ fn value(samples: &[&Sample]) -> Option<Value> {
 
 type Side<'a> = (&'a [&'a Sample], &'a [&'a Report]);
 
-fn judge(better: Better, first: Side<'_>, other: Side<'_>) -> Option<Judgement> {
+fn judge(better: Better, first: Side<'_>, other: Side<'_>) -> Option<RatioVerdict> {
     if first.0.is_empty() || other.0.is_empty() {
         return None;
     }
@@ -236,19 +236,26 @@ fn judge(better: Better, first: Side<'_>, other: Side<'_>) -> Option<Judgement> 
         None => Verdict::Unjudged,
         Some(_) if fail_differently(first.1, other.1) => Verdict::Unjudged,
         Some(estimate)
-            if estimate.low <= 1.0 && 1.0 <= estimate.high && estimate.method != Method::Single =>
+            if estimate.low <= 1.0
+                && 1.0 <= estimate.high
+                && estimate.method != EstimateMethod::Single =>
         {
             Verdict::Noise
         }
         // What differs inside one run each may differ between any two runs.
-        Some(estimate) if matches!(estimate.method, Method::Single | Method::WithinRuns) => {
+        Some(estimate)
+            if matches!(
+                estimate.method,
+                EstimateMethod::Single | EstimateMethod::WithinRuns
+            ) =>
+        {
             Verdict::Unjudged
         }
         Some(estimate) if estimate.confidence < CONFIDENCE_MIN => Verdict::Unjudged,
         Some(estimate) if (estimate.ratio > 1.0) == (better == Better::Higher) => Verdict::Better,
         Some(_) => Verdict::Worse,
     };
-    Some(Judgement { estimate, verdict })
+    Some(RatioVerdict { estimate, verdict })
 }
 
 fn estimate_of((first, first_runs): Side<'_>, (other, other_runs): Side<'_>) -> Option<Estimate> {
@@ -268,7 +275,7 @@ fn estimate_of((first, first_runs): Side<'_>, (other, other_runs): Side<'_>) -> 
         return Some(match inside {
             Some(inside) => Estimate {
                 ratio,
-                method: Method::WithinRuns,
+                method: EstimateMethod::WithinRuns,
                 ..inside
             },
             None => Estimate {
@@ -276,7 +283,7 @@ fn estimate_of((first, first_runs): Side<'_>, (other, other_runs): Side<'_>) -> 
                 low: ratio,
                 high: ratio,
                 confidence: 0.0,
-                method: Method::Single,
+                method: EstimateMethod::Single,
             },
         });
     }

@@ -13,7 +13,7 @@ pub(crate) use escape::escape;
 use super::model::Report;
 use super::text::{doubts, is_bottleneck};
 use super::units::{bytes, many, rate, time};
-use super::words;
+use super::wording;
 
 const PAGE: &str = include_str!("html/page.html");
 const CSS: &str = include_str!("html/page.css");
@@ -59,8 +59,8 @@ fn body(report: &Report) -> String {
         out.push_str(&format!("<h2>Phase {}: {}</h2>\n", index + 1, escape(name)));
         out.push_str(&format!(
             "<p>{}. {}</p>\n",
-            escape(&words::question(phase)),
-            escape(&words::span(phase))
+            escape(&wording::question(phase)),
+            escape(&wording::span(phase))
         ));
         tables::checks(&mut out, phase);
         run(&mut out, phase);
@@ -129,8 +129,8 @@ fn header(out: &mut String, report: &Report) {
     }
     out.push_str(&format!(
         "<p>{}. {}</p>\n",
-        escape(&words::question(report)),
-        escape(&words::span(report))
+        escape(&wording::question(report)),
+        escape(&wording::span(report))
     ));
     let machine = &report.machine;
     let cores = if machine.cores > 0 {
@@ -162,7 +162,7 @@ fn header(out: &mut String, report: &Report) {
 
 /// The figures most people came for.
 fn tiles(out: &mut String, report: &Report) {
-    let words = words::Words::of(&report.kind, report.settings.rate.is_some());
+    let words = wording::RunWording::of(&report.kind, report.settings.rate.is_some());
     let mut tiles: Vec<(String, String)> = Vec::new();
     if report.messages.received > 0 {
         tiles.push((

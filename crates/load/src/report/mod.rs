@@ -17,7 +17,7 @@ mod fixture;
 #[cfg(test)]
 mod schema;
 pub(crate) mod units;
-mod words;
+mod wording;
 
 pub use model::Report;
 pub use text::Style;

@@ -11,16 +11,16 @@ mod traffic;
 pub(crate) use findings::{gap as ledger_gap, server_ended};
 pub(crate) use histogram::merge;
 pub use page::Style;
-pub(crate) use page::{Page, Tone};
+pub(crate) use page::{TextPage, Tone};
 
 use super::model::{HttpTally, LostProcess, Report};
 use super::units::{clean, count, many, rate, share};
-use super::words;
+use super::wording;
 
 /// The whole report, ending with a new line.
 #[must_use]
 pub fn text(report: &Report, style: Style) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     if is_bottleneck(report) {
         bottleneck(&mut page, report);
         page.blank();
@@ -36,7 +36,11 @@ pub fn text(report: &Report, style: Style) -> String {
         );
         page.text(
             Tone::Plain,
-            &format!("{}. {}", clean(&words::question(phase)), words::span(phase)),
+            &format!(
+                "{}. {}",
+                clean(&wording::question(phase)),
+                wording::span(phase)
+            ),
         );
         body(&mut page, phase);
         findings::checks(&mut page, phase);
@@ -142,7 +146,7 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
 /// A clause for an open loop whose rate was not reached.
 pub(crate) fn rate_not_reached(report: &Report) -> Option<String> {
     let asked = report.settings.rate?;
-    let words = words::Words::of(&report.kind, true);
+    let words = wording::RunWording::of(&report.kind, true);
     (report.messages.rate_reached == Some(false)).then(|| {
         format!(
             "RATE NOT REACHED: {} {} a second were asked for, {} {} a second came",
@@ -177,7 +181,7 @@ fn incomplete(report: &Report) -> Option<String> {
     ))
 }
 
-fn bottleneck(page: &mut Page, report: &Report) {
+fn bottleneck(page: &mut TextPage, report: &Report) {
     let mut reasons: Vec<String> = report
         .generator
         .reasons
@@ -205,7 +209,7 @@ fn bottleneck(page: &mut Page, report: &Report) {
     );
 }
 
-fn headline(page: &mut Page, report: &Report) {
+fn headline(page: &mut TextPage, report: &Report) {
     page.text(
         Tone::Strong,
         &format!(
@@ -219,9 +223,9 @@ fn headline(page: &mut Page, report: &Report) {
     }
     page.text(
         Tone::Plain,
-        &format!("{}.", clean(&words::question(report))),
+        &format!("{}.", clean(&wording::question(report))),
     );
-    page.text(Tone::Plain, &words::span(report));
+    page.text(Tone::Plain, &wording::span(report));
     if let Some(incomplete) = incomplete(report) {
         page.text(Tone::Bad, &incomplete);
     }
@@ -253,7 +257,7 @@ fn headline(page: &mut Page, report: &Report) {
     }
 }
 
-fn body(page: &mut Page, report: &Report) {
+fn body(page: &mut TextPage, report: &Report) {
     traffic::connections(page, report);
     traffic::throughput(page, report);
     traffic::latency(page, report);

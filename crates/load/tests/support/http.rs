@@ -59,7 +59,7 @@ fn next(socket: &mut TcpStream, input: &mut Vec<u8>) -> Option<Request> {
         fill(socket, input)?;
     };
     let head = input[..end].to_vec();
-    let framing = parse_head(&head, &http::Limits::default())
+    let framing = parse_head(&head, &http::HeadLimits::default())
         .expect("the tester speaks HTTP")
         .framing;
     let length = match framing {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use veche_load::loads::LoadPlan;
 use veche_load::plan::{Endpoint, Plan};
 use veche_load::report::Report;
-use veche_load::run::{Around, run};
+use veche_load::run::{RunControl, run};
 use veche_load::target::Target;
 
 pub(crate) use websocket::{Next, WebSocket};
@@ -104,12 +104,12 @@ pub(crate) fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, duration_ms: u64) -
 
 /// What the tester says.
 pub(crate) fn report(plan: Plan) -> Report {
-    let around = Around {
+    let around = RunControl {
         pid: None,
         interrupts: &AtomicUsize::new(0),
         stop: &AtomicBool::new(false),
         hold_ns: 0,
-        member: None,
+        worker_args: None,
         progress: &mut |_| (),
     };
     run(plan, around).expect("a report")

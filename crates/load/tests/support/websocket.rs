@@ -4,10 +4,11 @@ use std::io::{ErrorKind, Read, Write};
 
 use veche_proto::http::{self, parse_head};
 use veche_proto::websocket::{
-    Codecs, Decoder, Event, Limits, MessageKind, Role, encode_close, encode_message, handshake,
+    Codecs, Decoder, FrameEvent, MessageKind, MessageLimits, Role, encode_close, encode_message,
+    handshake,
 };
 
-const LIMITS: Limits = Limits {
+const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 16 << 20,
     fragments_max: 1 << 10,
     inflate_ratio_max: 0,
@@ -55,7 +56,8 @@ impl<S: Read + Write> WebSocket<S> {
             }
         };
         let rest = input.split_off(end);
-        let head = parse_head(&input, &http::Limits::default()).expect("the tester speaks HTTP");
+        let head =
+            parse_head(&input, &http::HeadLimits::default()).expect("the tester speaks HTTP");
         let upgrade = handshake::read(&head)
             .expect("the tester keeps to RFC 6455")
             .expect("an upgrade");
@@ -85,9 +87,11 @@ impl<S: Read + Write> WebSocket<S> {
                     .decode(&mut self.input, &mut self.codecs, &LIMITS);
                 let (taken, event) = decoded.expect("the tester keeps to RFC 6455");
                 let next = match event {
-                    Some(Event::Message { kind, data }) => Some(Next::Message(kind, data.to_vec())),
-                    Some(Event::Close { .. }) => Some(Next::Gone),
-                    Some(Event::Ping(_) | Event::Pong(_)) | None => None,
+                    Some(FrameEvent::Message { kind, data }) => {
+                        Some(Next::Message(kind, data.to_vec()))
+                    }
+                    Some(FrameEvent::Close { .. }) => Some(Next::Gone),
+                    Some(FrameEvent::Ping(_) | FrameEvent::Pong(_)) | None => None,
                 };
                 self.input.drain(..taken);
                 match next {

@@ -11,8 +11,8 @@ use veche_load::loads::LoadPlan;
 use veche_load::loads::echo::EchoPlan;
 use veche_load::loads::shootout::ShootoutPlan;
 use veche_load::loads::storm::StormPlan;
-use veche_load::loads::think::Think;
-use veche_load::payload::{Content, PayloadPlan};
+use veche_load::loads::think::ThinkTime;
+use veche_load::payload::{PayloadContent, PayloadPlan};
 use veche_load::plan::Plan;
 use veche_load::report::Report;
 
@@ -100,7 +100,7 @@ fn a_client_thinks_before_its_next_message() {
     let (address, _) = serve(|_, _| None);
     let load = LoadPlan::Echo(EchoPlan {
         inflight: 1,
-        think: Some(Think {
+        think: Some(ThinkTime {
             min_ns: 50_000_000,
             max_ns: 50_000_000,
         }),
@@ -275,7 +275,7 @@ fn a_storm_and_a_shootout_see_duplicates() {
     assert_eq!(messages.unasked, 0, "{messages:?}");
 }
 
-fn unstamped(content: Content, inflight: u32) -> LoadPlan {
+fn unstamped(content: PayloadContent, inflight: u32) -> LoadPlan {
     LoadPlan::Echo(EchoPlan {
         payload: PayloadPlan {
             binary: false,
@@ -292,8 +292,8 @@ fn unstamped(content: Content, inflight: u32) -> LoadPlan {
 fn without_stamps_there_are_no_latencies_once_counts_disagree() {
     let contents = || {
         [
-            Content::Fixed(b"hello, and a few more bytes".to_vec()),
-            Content::Size(15),
+            PayloadContent::Fixed(b"hello, and a few more bytes".to_vec()),
+            PayloadContent::Size(15),
         ]
     };
     for content in contents() {

@@ -9,11 +9,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use veche_load::loads::LoadPlan;
 use veche_load::loads::http::HttpPlan;
-use veche_load::loads::think::Think;
+use veche_load::loads::think::ThinkTime;
 use veche_load::plan::{Endpoint, Plan};
 use veche_load::report::text::text;
 use veche_load::report::{Report, Style};
-use veche_load::target::{Body, Template};
+use veche_load::target::{BodyTemplate, Template};
 
 use crate::support::http::{After, Request, response, serve_http};
 use crate::support::{assert_clean, endpoint, plan, report, row, serve};
@@ -232,7 +232,7 @@ fn requests_are_pipelined_and_bodies_sent() {
     });
     let http = HttpPlan {
         method: "POST".to_owned(),
-        body: Body::new(b"some body".to_vec()),
+        body: BodyTemplate::new(b"some body".to_vec()),
         inflight: 8,
         ..get()
     };
@@ -256,7 +256,7 @@ fn bodies_have_the_number_of_their_connection() {
     });
     let http = HttpPlan {
         method: "POST".to_owned(),
-        body: Body::new(b"\xff{i}:{i}".to_vec()),
+        body: BodyTemplate::new(b"\xff{i}:{i}".to_vec()),
         ..get()
     };
     let report = run(http, endpoint(&format!("http://{address}/"), 11));
@@ -271,7 +271,7 @@ fn a_client_thinks_before_its_next_request() {
     let address = serve_http(|_, _, _| (response("200 OK", ""), After::Stay));
     let http = HttpPlan {
         inflight: 2,
-        think: Some(Think {
+        think: Some(ThinkTime {
             min_ns: 50_000_000,
             max_ns: 80_000_000,
         }),
@@ -391,7 +391,7 @@ fn requests_of_a_list_are_sent_in_turn_and_bad_ones_are_answers() {
         };
         (response(status, "answer"), After::Stay)
     });
-    let one = |method: &str, path: &str, body: &str| veche_load::loads::http::Request {
+    let one = |method: &str, path: &str, body: &str| veche_load::loads::http::HttpRequestPlan {
         method: method.to_owned(),
         path: path.to_owned(),
         body: body.as_bytes().to_vec(),

@@ -9,7 +9,7 @@ use veche_load::loads::echo::EchoPlan;
 use veche_load::payload::PayloadPlan;
 use veche_load::plan::Plan;
 use veche_load::report::Report;
-use veche_load::run::{Around, run};
+use veche_load::run::{RunControl, run};
 
 use crate::support::{
     assert_clean, at_once, endpoint, now, plan, report, row, serve_at_most, serve_websocket,
@@ -47,12 +47,12 @@ fn an_overloaded_server_has_the_throughput_that_it_has() {
         ..plan(vec![endpoint(&url, 8)], echo(4000.0, None), 600)
     };
     // CPU belongs to the same answers as its time.
-    let around = Around {
+    let around = RunControl {
         pid: Some(std::process::id()),
         interrupts: &AtomicUsize::new(0),
         stop: &AtomicBool::new(false),
         hold_ns: 0,
-        member: None,
+        worker_args: None,
         progress: &mut |_| (),
     };
     let report = run(overload, around).expect("a report");

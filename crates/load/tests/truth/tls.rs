@@ -10,7 +10,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
 use veche_load::loads::LoadPlan;
 use veche_load::loads::echo::EchoPlan;
-use veche_load::payload::{Content, PayloadPlan};
+use veche_load::payload::{PayloadContent, PayloadPlan};
 use veche_load::plan::{Endpoint, TlsPlan};
 use veche_load::report::Report;
 
@@ -91,7 +91,7 @@ fn run(address: SocketAddr, tls: TlsPlan, size: usize) -> Report {
     let load = LoadPlan::Echo(EchoPlan {
         payload: PayloadPlan {
             binary: true,
-            content: Content::Size(size),
+            content: PayloadContent::Size(size),
         },
         inflight: 2,
         ..EchoPlan::default()

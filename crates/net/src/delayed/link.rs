@@ -28,12 +28,12 @@ struct Send {
     due: u64,
     buffer: Buffer,
     /// Bytes of it that went down.
-    given: usize,
+    sent: usize,
 }
 
 impl Send {
-    fn is_given(&self) -> bool {
-        self.given == self.buffer.len()
+    fn is_sent(&self) -> bool {
+        self.sent == self.buffer.len()
     }
 }
 
@@ -56,11 +56,11 @@ pub(super) struct Link {
     arrivals: VecDeque<(u64, Arrival)>,
     pub(super) sends: Sends,
     pub(super) shutdown: bool,
-    shutdown_given: bool,
+    shutdown_sent: bool,
     /// More than low water was unsent: its fall is to be told.
-    pub(super) above: bool,
+    pub(super) is_above_low_water: bool,
     /// What was unsent when the caller last gave or was told something.
-    unsent_told: usize,
+    unsent_reported: usize,
     /// While paused: bytes that may still be told.
     paused: Option<usize>,
 }
@@ -74,9 +74,9 @@ impl Link {
             arrivals: VecDeque::new(),
             sends: Sends(VecDeque::new()),
             shutdown: false,
-            shutdown_given: false,
-            above: false,
-            unsent_told: 0,
+            shutdown_sent: false,
+            is_above_low_water: false,
+            unsent_reported: 0,
             paused: None,
         }
     }
@@ -104,12 +104,12 @@ impl Link {
             Some(_) => true,
             None => false,
         };
-        let shutdown_due = self.live && self.shutdown && !self.shutdown_given;
-        if tellable || shutdown_due || self.sends.0.iter().any(|send| !send.is_given()) {
+        let shutdown_due = self.live && self.shutdown && !self.shutdown_sent;
+        if tellable || shutdown_due || self.sends.0.iter().any(|send| !send.is_sent()) {
             return Some(0);
         }
         // All is given; that it is sent shows only in `unsent`, without event.
-        (!self.sends.is_empty() || self.above).then_some(1)
+        (!self.sends.is_empty() || self.is_above_low_water).then_some(1)
     }
 
     pub(super) fn is_used(&self) -> bool {
@@ -151,7 +151,7 @@ impl Link {
         if let Arrival::Closed(reason) = arrival {
             // A buffer that did not go out is dropped with the transport.
             self.sends.0.clear();
-            self.above = false;
+            self.is_above_low_water = false;
             self.arrivals.push_back((due, Arrival::Closed(reason)));
         } else {
             self.arrivals.push_back((due, arrival));
@@ -162,13 +162,13 @@ impl Link {
     pub(super) fn close(&mut self, due: u64, reason: CloseReason) {
         self.live = false;
         self.sends.0.clear();
-        self.above = false;
+        self.is_above_low_water = false;
         self.arrivals.clear();
         self.arrivals.push_back((due, Arrival::Closed(reason)));
     }
 
     /// Puts what is late with what the driver below had.
-    pub(super) fn give_up(&mut self, detached: &mut Detached) {
+    pub(super) fn detach(&mut self, detached: &mut Detached) {
         let late = self
             .arrivals
             .drain(..)
@@ -181,18 +181,22 @@ impl Link {
         for send in &self.sends.0 {
             detached
                 .unsent
-                .extend_from_slice(&send.buffer.as_slice()[send.given..]);
+                .extend_from_slice(&send.buffer.as_slice()[send.sent..]);
         }
     }
 
     pub(super) fn queue(&mut self, due: u64, buffer: Buffer, given: usize) {
-        self.sends.0.push_back(Send { due, buffer, given });
+        self.sends.0.push_back(Send {
+            due,
+            buffer,
+            sent: given,
+        });
     }
 
     /// A buffer was queued.
     pub(super) fn queued(&mut self, low_water: usize, driver: &impl Driver) {
-        self.unsent_told = self.unsent(driver);
-        self.above |= self.unsent_told > low_water;
+        self.unsent_reported = self.unsent(driver);
+        self.is_above_low_water |= self.unsent_reported > low_water;
     }
 
     pub(super) fn unsent(&self, driver: &impl Driver) -> usize {
@@ -200,7 +204,7 @@ impl Link {
             .sends
             .0
             .iter()
-            .map(|send| send.buffer.len() - send.given)
+            .map(|send| send.buffer.len() - send.sent)
             .sum();
         kept + self.below.map_or(0, |below| driver.unsent(below))
     }
@@ -212,7 +216,7 @@ impl Link {
             if send.due > turn {
                 break;
             }
-            let rest = &send.buffer.as_slice()[send.given..];
+            let rest = &send.buffer.as_slice()[send.sent..];
             if rest.is_empty() {
                 continue;
             }
@@ -222,7 +226,7 @@ impl Link {
                 rng.usize(1..=rest.len())
             };
             driver.send(below, Buffer::Owned(rest[..piece].to_vec()), rng.bool());
-            send.given += piece;
+            send.sent += piece;
             if piece < rest.len() {
                 send.due = turn + 1;
                 break;
@@ -232,9 +236,9 @@ impl Link {
             .sends
             .0
             .iter()
-            .all(|send| send.given == send.buffer.len());
-        if self.shutdown && !self.shutdown_given && all_given {
-            self.shutdown_given = true;
+            .all(|send| send.sent == send.buffer.len());
+        if self.shutdown && !self.shutdown_sent && all_given {
+            self.shutdown_sent = true;
             driver.shutdown(below);
         }
     }
@@ -245,20 +249,20 @@ impl Link {
         let front = self.sends.0.front()?;
         // Buffers given after this one are counted as well: a bit too late is
         // what we are here for.
-        if !self.live || front.given < front.buffer.len() || driver.unsent(below) > 0 {
+        if !self.live || front.sent < front.buffer.len() || driver.unsent(below) > 0 {
             return None;
         }
-        self.unsent_told = self.unsent(driver);
+        self.unsent_reported = self.unsent(driver);
         self.sends.0.pop_front().map(|send| send.buffer)
     }
 
     /// Whether the fall below low water is to be told, now and once.
     pub(super) fn drained(&mut self, low_water: usize, driver: &impl Driver) -> bool {
         let unsent = self.unsent(driver);
-        let drained = self.live && self.above && unsent <= low_water;
+        let drained = self.live && self.is_above_low_water && unsent <= low_water;
         if drained {
-            self.above = false;
-            self.unsent_told = unsent;
+            self.is_above_low_water = false;
+            self.unsent_reported = unsent;
         }
         drained
     }
@@ -266,8 +270,8 @@ impl Link {
     /// Whether a part of what is unsent went out, now and once.
     pub(super) fn progressed(&mut self, driver: &impl Driver) -> bool {
         let unsent = self.unsent(driver);
-        let progressed = self.live && unsent > 0 && unsent < self.unsent_told;
-        self.unsent_told = unsent;
+        let progressed = self.live && unsent > 0 && unsent < self.unsent_reported;
+        self.unsent_reported = unsent;
         progressed
     }
 

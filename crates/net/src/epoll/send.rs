@@ -57,7 +57,7 @@ impl Epoll {
         let mut queue = self.base.queues.take();
         queue.push(buffer);
         queue.advance(sent, drop);
-        transport.above = queue.unsent() > self.base.options.low_water_bytes;
+        transport.is_above_low_water = queue.unsent() > self.base.options.low_water_bytes;
         transport.queue = Some(queue);
         let interest = transport.interest | OUTPUT;
         self.set_interest(id, interest);
@@ -80,7 +80,7 @@ impl Epoll {
         };
         let blocked = transport.interest & OUTPUT != 0 || transport.state != State::Open;
         if blocked {
-            transport.above |= queue.unsent() > self.base.options.low_water_bytes;
+            transport.is_above_low_water |= queue.unsent() > self.base.options.low_water_bytes;
             return kept;
         }
         if more && queue.len() < SLICES_MAX {
@@ -153,7 +153,7 @@ impl Epoll {
         queue.held = false;
         while !queue.is_empty() {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let (count, offered) = queue.offer(&mut slices);
+            let (count, offered) = queue.fill_slices(&mut slices);
             let sent = match socket::send_many(socket, &slices[..count]) {
                 Ok(sent) => sent,
                 Err(Errno::AGAIN | Errno::INTR) => 0,
@@ -196,10 +196,10 @@ impl Epoll {
         }
         let unsent = transport.queue.as_deref().map_or(0, SendQueue::unsent);
         let above = unsent > self.base.options.low_water_bytes;
-        if transport.above && !above {
+        if transport.is_above_low_water && !above {
             self.base.pending.push(Pending::Drained(id));
         }
-        transport.above = above;
+        transport.is_above_low_water = above;
         if transport.state == State::Open {
             if transport.queue.is_none() && transport.fin == Fin::Wanted {
                 transport.fin = Fin::Sent;

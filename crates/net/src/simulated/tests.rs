@@ -50,7 +50,7 @@ impl Bench {
                     _ => {}
                 })
                 .expect("a turn");
-            if let Some(until_ms) = self.net.rests_until_ms() {
+            if let Some(until_ms) = self.net.idle_until_ms() {
                 return until_ms;
             }
         }
@@ -59,7 +59,7 @@ impl Bench {
 }
 
 #[test]
-fn what_is_written_comes_in_order_and_answers_can_be_read_after_the_end() {
+fn writes_arrive_in_order_and_replies_can_be_read_after_fin() {
     let mut bench = Bench::new(1);
     let id = bench.dial();
     bench.net.write(id, b"a".to_vec());
@@ -68,7 +68,7 @@ fn what_is_written_comes_in_order_and_answers_can_be_read_after_the_end() {
     assert_eq!(bench.rest(), u64::MAX);
     assert_eq!(bench.told, ["0 a", "0 b", "0 ended", "0 closed Asked"]);
     let mut read = Vec::new();
-    assert_eq!(bench.net.read(id, &mut read), FarState::Closed);
+    assert_eq!(bench.net.read(id, &mut read), RemoteState::Closed);
     assert_eq!(read, b"ab");
     // The index is another's, the id is nobody's.
     let next = bench.dial();
@@ -96,7 +96,7 @@ fn timers_fire_when_the_clock_is_moved_there() {
 }
 
 #[test]
-fn who_does_not_read_holds_up_what_is_sent() {
+fn a_peer_that_does_not_read_holds_sends_back() {
     let mut bench = Bench::new(1);
     let id = bench.dial();
     bench.net.set_reading(id, false);
@@ -124,28 +124,28 @@ fn a_reset_and_a_connection_to_nowhere_end() {
     let id = bench.net.connect(PEER.into()).expect("a transport");
     bench.rest();
     assert_eq!(bench.told, ["0 closed Reset"], "nobody has said anything");
-    assert_eq!(bench.net.take_calls(), [(id, PEER.into())]);
-    bench.net.refuse(id);
+    assert_eq!(bench.net.take_dials(), [(id, PEER.into())]);
+    bench.net.refuse_dial(id);
     bench.rest();
     assert_eq!(bench.told, ["0 closed Reset", "0 closed Refused"]);
 }
 
 #[test]
-fn what_the_driver_dials_is_a_transport_once_it_is_taken_up() {
+fn a_dial_connects_once_it_is_accepted() {
     let mut bench = Bench::new(1);
     let id = bench.net.connect(PEER.into()).expect("a transport");
     bench.net.write(id, b"early".to_vec());
     bench.rest();
     assert!(bench.told.is_empty(), "not connected: nothing is heard");
-    assert_eq!(bench.net.take_calls(), [(id, PEER.into())]);
-    bench.net.take_up(id);
-    bench.net.take_up(id);
+    assert_eq!(bench.net.take_dials(), [(id, PEER.into())]);
+    bench.net.accept_dial(id);
+    bench.net.accept_dial(id);
     bench.rest();
     assert_eq!(bench.told, ["0 connected", "0 early"]);
     let mut read = Vec::new();
     bench.net.read(id, &mut read);
     assert_eq!(read, b"early");
-    assert!(bench.net.take_calls().is_empty());
+    assert!(bench.net.take_dials().is_empty());
 }
 
 /// What ten transports that all write at once are heard in.
@@ -181,7 +181,7 @@ fn the_seed_decides_the_order_between_transports_not_within_one() {
 }
 
 #[test]
-fn a_paused_listener_keeps_who_dials_waiting() {
+fn a_paused_listener_keeps_dials_waiting() {
     let mut bench = Bench::new(1);
     bench.net.pause_accept(ListenerId(0));
     let id = bench.dial();
@@ -195,7 +195,7 @@ fn a_paused_listener_keeps_who_dials_waiting() {
 
 /// However much others send.
 #[test]
-fn one_that_has_something_is_heard_within_a_bounded_number_of_turns() {
+fn a_ready_transport_is_served_within_a_bounded_number_of_turns() {
     for seed in 0..50 {
         let mut bench = Bench::new(seed);
         let floods: Vec<_> = (0..20).map(|_| bench.dial()).collect();
@@ -220,14 +220,14 @@ fn one_that_has_something_is_heard_within_a_bounded_number_of_turns() {
             }
         }
         assert!(
-            longest <= u32::from(PASSED_MAX),
+            longest <= u32::from(SKIPPED_MAX),
             "seed {seed}: {longest} turns"
         );
     }
 }
 
 #[test]
-fn what_there_is_no_room_for_leaves_in_parts() {
+fn sends_beyond_the_room_leave_in_parts() {
     let options = Options {
         low_water_bytes: 12,
         ..Options::default()
@@ -252,25 +252,25 @@ fn what_there_is_no_room_for_leaves_in_parts() {
         told
     };
     assert_eq!(turn(&mut net, 0), ["accepted"]);
-    assert!(net.has_told());
+    assert!(net.has_delivered());
     for _ in 0..3 {
         assert!(net.send(id, vec![b'x'; 10].into(), false).is_none());
     }
     assert_eq!(net.unsent(id), 26);
     net.shutdown(id);
-    assert!(turn(&mut net, 0).is_empty() && !net.has_told());
+    assert!(turn(&mut net, 0).is_empty() && !net.has_delivered());
     assert_eq!(turn(&mut net, 3), ["progressed 23"]);
     assert_eq!(turn(&mut net, 9), ["sent 10"]);
     let mut read = Vec::new();
-    assert_eq!(net.read(id, &mut read), FarState::Open);
+    assert_eq!(net.read(id, &mut read), RemoteState::Open);
     assert_eq!(turn(&mut net, 2), ["drained 12"]);
     assert_eq!(turn(&mut net, 100), ["sent 10", "sent 10"]);
-    assert_eq!(net.read(id, &mut read), FarState::Ended);
+    assert_eq!(net.read(id, &mut read), RemoteState::Ended);
     assert_eq!((read.len(), net.unsent(id)), (30, 0));
 }
 
 #[test]
-fn without_a_seed_transports_are_heard_in_the_order_of_their_indices() {
+fn without_a_seed_transports_are_served_in_index_order() {
     let mut net = Simulated::without_choice(Options::default(), 1000).expect("a waker");
     net.add_listener();
     let ids: Vec<ConnectionId> = (0..10)

@@ -12,7 +12,7 @@ use libc::{c_void, sock_filter, sock_fprog, socklen_t};
 /// # Errors
 /// What the operating system says: it is not of a group, or the kernel lacks this (Linux 4.5).
 #[expect(unsafe_code, reason = "an option that no crate has")]
-pub(crate) fn draw_among(socket: &OwnedFd, count: u32) -> io::Result<()> {
+pub(crate) fn spread_among(socket: &OwnedFd, count: u32) -> io::Result<()> {
     let step = |code, k| sock_filter {
         code: code as u16,
         jt: 0,

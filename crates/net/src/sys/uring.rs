@@ -20,7 +20,7 @@ use crate::{ConnectionId, Options};
 
 use buffers::{Buffers, GROUP};
 
-pub(crate) use buffers::Filled;
+pub(crate) use buffers::FilledBuffer;
 
 /// Entries of the submission queue: so many calls go in one. When it is full it is submitted early.
 const ENTRIES: u32 = 512;
@@ -32,7 +32,7 @@ const GET_EVENTS: u32 = 1;
 /// What a completion is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum OperationKind {
     Accept,
     Receive,
     Readable,
@@ -43,7 +43,7 @@ pub(crate) enum Kind {
     Cancel,
 }
 
-impl Kind {
+impl OperationKind {
     const ALL: [Self; 8] = [
         Self::Accept,
         Self::Receive,
@@ -56,27 +56,29 @@ impl Kind {
     ];
 }
 
-fn tag(kind: Kind, index: u32) -> u64 {
+fn tag(kind: OperationKind, index: u32) -> u64 {
     (kind as u64) << 32 | u64::from(index)
 }
 
 /// Of a cancellation: what it cancels stands above.
-fn cancel_tag(kind: Kind, index: u32) -> u64 {
-    (kind as u64) << 40 | tag(Kind::Cancel, index)
+fn cancel_tag(kind: OperationKind, index: u32) -> u64 {
+    (kind as u64) << 40 | tag(OperationKind::Cancel, index)
 }
 
 /// The kind that was put into a tag so far up.
-fn kind_of(tag: u64, shift: u32) -> Option<Kind> {
-    Kind::ALL.get(usize::from((tag >> shift) as u8)).copied()
+fn kind_of(tag: u64, shift: u32) -> Option<OperationKind> {
+    OperationKind::ALL
+        .get(usize::from((tag >> shift) as u8))
+        .copied()
 }
 
 /// A completion. The index is that of the call it answers.
 #[derive(Debug)]
-pub(crate) enum Done {
+pub(crate) enum Completion {
     /// Connections wait on a listener.
     Acceptable(u32),
     /// A buffer with bytes, none at the peer's end; whether more will follow.
-    Received(u32, Result<Option<Filled>, Errno>, bool),
+    Received(u32, Result<Option<FilledBuffer>, Errno>, bool),
     /// The socket is readable, has ended or is broken, or the poll was cancelled.
     Readable(u32),
     /// How many bytes of the queue the kernel took.
@@ -89,12 +91,12 @@ pub(crate) enum Done {
     Woken(bool),
     /// Something was not found to be cancelled: it is done, or in the kernel's hands for a moment. Whoever still lacks its
     /// last completion has to ask again.
-    Missed(Kind, u32),
+    Missed(OperationKind, u32),
 }
 
 /// A send that was submitted or will be.
 #[derive(Debug)]
-struct Flight {
+struct InFlightSend {
     id: ConnectionId,
     queue: Box<SendQueue>,
 }
@@ -103,9 +105,9 @@ struct Flight {
 pub(crate) struct Ring {
     ring: IoUring,
     buffers: Buffers,
-    flights: Vec<Option<Flight>>,
-    /// Places of `flights` that are free.
-    landed: Vec<u32>,
+    in_flight: Vec<Option<InFlightSend>>,
+    /// Places of `in_flight` that are free.
+    free_in_flight: Vec<u32>,
     /// What submitted sends of several buffers point to; each list keeps its place until it is cleared.
     messages: Vec<libc::msghdr>,
     slices: Vec<libc::iovec>,
@@ -146,8 +148,8 @@ impl Ring {
         Ok(Self {
             ring,
             buffers,
-            flights: Vec::new(),
-            landed: Vec::new(),
+            in_flight: Vec::new(),
+            free_in_flight: Vec::new(),
             messages: Vec::with_capacity(ENTRIES as usize),
             slices: Vec::with_capacity(SLICES_MAX),
         })
@@ -160,7 +162,7 @@ impl Ring {
             // work: there is no other way to go on.
             let _ = self.submit();
         }
-        // SAFETY: entries of `send` point to what `flights`, `messages` and `slices` keep until they are done, the
+        // SAFETY: entries of `send` point to what `in_flight`, `messages` and `slices` keep until they are done, the
         // others to nothing of ours but buffers, which live as long as the ring.
         let pushed = unsafe { self.ring.submission().push(entry) };
         debug_assert!(pushed.is_ok(), "there is room");
@@ -184,26 +186,26 @@ impl Ring {
     /// Tells once when connections wait, or the listener is broken.
     pub(crate) fn poll_acceptable(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLIN as u32).build();
-        self.push(&entry.user_data(tag(Kind::Accept, index)));
+        self.push(&entry.user_data(tag(OperationKind::Accept, index)));
     }
 
     /// Receives until it is cancelled, fails, the peer ends or no buffer is left.
     pub(crate) fn receive(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), GROUP).build();
-        self.push(&entry.user_data(tag(Kind::Receive, index)));
+        self.push(&entry.user_data(tag(OperationKind::Receive, index)));
     }
 
     /// Tells once when the socket is readable, has ended or is broken. Unlike [`receive`](Self::receive) it needs no
     /// buffer.
     pub(crate) fn poll_readable(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLIN as u32).build();
-        self.push(&entry.user_data(tag(Kind::Readable, index)));
+        self.push(&entry.user_data(tag(OperationKind::Readable, index)));
     }
 
     /// Tells once when the socket is writable, or broken.
     pub(crate) fn poll_writable(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLOUT as u32).build();
-        self.push(&entry.user_data(tag(Kind::Writable, index)));
+        self.push(&entry.user_data(tag(OperationKind::Writable, index)));
     }
 
     /// Tells of an error on the socket, and of the end of either side: the kernel does not let that be left out.
@@ -211,7 +213,7 @@ impl Ring {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), 0)
             .multi(true)
             .build();
-        self.push(&entry.user_data(tag(Kind::Change, index)));
+        self.push(&entry.user_data(tag(OperationKind::Change, index)));
     }
 
     /// Tells of each write to an eventfd.
@@ -219,18 +221,18 @@ impl Ring {
         let entry = opcode::PollAdd::new(Fd(eventfd.as_raw_fd()), libc::POLLIN as u32)
             .multi(true)
             .build();
-        self.push(&entry.user_data(tag(Kind::Wake, 0)));
+        self.push(&entry.user_data(tag(OperationKind::Wake, 0)));
     }
 
-    /// Ends what is in flight: its last completion follows, or [`Done::Missed`].
-    pub(crate) fn cancel(&mut self, kind: Kind, index: u32) {
+    /// Ends what is in flight: its last completion follows, or [`Completion::Missed`].
+    pub(crate) fn cancel(&mut self, kind: OperationKind, index: u32) {
         let entry = opcode::AsyncCancel::new(tag(kind, index)).build();
         let entry = entry.flags(squeue::Flags::SKIP_SUCCESS);
         self.push(&entry.user_data(cancel_tag(kind, index)));
     }
 
     /// Sends as much of a queue as the socket takes at once. The queue comes back with the completion, which is there when
-    /// a [`wait`](Self::wait) has returned and [`has_flights`](Self::has_flights) is `false`.
+    /// a [`wait`](Self::wait) has returned and [`has_in_flight`](Self::has_flights) is `false`.
     pub(crate) fn send(&mut self, id: ConnectionId, socket: &OwnedFd, queue: Box<SendQueue>) {
         const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let fd = Fd(socket.as_raw_fd());
@@ -274,18 +276,18 @@ impl Ring {
                     .build()
             }
         };
-        let flight = Some(Flight { id, queue });
-        let place = match self.landed.pop() {
+        let flight = Some(InFlightSend { id, queue });
+        let place = match self.free_in_flight.pop() {
             Some(place) => {
-                self.flights[place as usize] = flight;
+                self.in_flight[place as usize] = flight;
                 place
             }
             None => {
-                self.flights.push(flight);
-                self.flights.len() as u32 - 1
+                self.in_flight.push(flight);
+                self.in_flight.len() as u32 - 1
             }
         };
-        self.push(&entry.user_data(tag(Kind::Send, place)));
+        self.push(&entry.user_data(tag(OperationKind::Send, place)));
     }
 
     /// Submits what was pushed, and waits until something is done, at most for so long.
@@ -336,13 +338,13 @@ impl Ring {
 
     /// Sends were handed over whose completions were not taken yet: there is no room for all of them at once, or memory is
     /// short.
-    pub(crate) fn has_flights(&self) -> bool {
-        self.flights.len() > self.landed.len()
+    pub(crate) fn has_in_flight(&self) -> bool {
+        self.in_flight.len() > self.free_in_flight.len()
     }
 
     /// Takes the next completion.
     #[inline]
-    pub(crate) fn next(&mut self) -> Option<Done> {
+    pub(crate) fn next(&mut self) -> Option<Completion> {
         loop {
             let entry = self.ring.completion().next()?;
             if let Some(done) = self.read(&entry) {
@@ -352,7 +354,7 @@ impl Ring {
     }
 
     #[inline]
-    fn read(&mut self, entry: &cqueue::Entry) -> Option<Done> {
+    fn read(&mut self, entry: &cqueue::Entry) -> Option<Completion> {
         let index = entry.user_data() as u32;
         let kind = kind_of(entry.user_data(), 32)?;
         let result = match entry.result() {
@@ -361,36 +363,36 @@ impl Ring {
         };
         let has_more = cqueue::more(entry.flags());
         Some(match kind {
-            Kind::Accept => Done::Acceptable(index),
-            Kind::Receive => {
+            OperationKind::Accept => Completion::Acceptable(index),
+            OperationKind::Receive => {
                 // An end comes with a buffer too, at some kernels.
                 let filled = result.map(|length| {
                     let buffer = cqueue::buffer_select(entry.flags())?;
                     let has_more = cqueue::buffer_more(entry.flags());
                     self.buffers.take(buffer, length as usize, has_more)
                 });
-                Done::Received(index, filled, has_more)
+                Completion::Received(index, filled, has_more)
             }
-            Kind::Send => {
-                let flight = self.flights[index as usize].take()?;
-                self.landed.push(index);
+            OperationKind::Send => {
+                let flight = self.in_flight[index as usize].take()?;
+                self.free_in_flight.push(index);
                 let sent = result.map(|count| count as usize);
-                Done::Sent(flight.id, sent, flight.queue)
+                Completion::Sent(flight.id, sent, flight.queue)
             }
-            Kind::Readable => Done::Readable(index),
-            Kind::Writable => Done::Writable(index),
-            Kind::Change => Done::Changed(index, has_more),
-            Kind::Wake => Done::Woken(has_more),
-            Kind::Cancel => match (result, kind_of(entry.user_data(), 40)) {
-                (Err(_), Some(kind)) => Done::Missed(kind, index),
+            OperationKind::Readable => Completion::Readable(index),
+            OperationKind::Writable => Completion::Writable(index),
+            OperationKind::Change => Completion::Changed(index, has_more),
+            OperationKind::Wake => Completion::Woken(has_more),
+            OperationKind::Cancel => match (result, kind_of(entry.user_data(), 40)) {
+                (Err(_), Some(kind)) => Completion::Missed(kind, index),
                 _ => return None,
             },
         })
     }
 
-    /// Takes back what [`Done::Received`] brought.
+    /// Takes back what [`Completion::Received`] brought.
     #[inline]
-    pub(crate) fn give_back(&mut self, filled: Filled) {
+    pub(crate) fn give_back(&mut self, filled: FilledBuffer) {
         self.buffers.give_back(filled);
     }
 

@@ -6,11 +6,13 @@ use std::mem;
 
 use rustix::io::Errno;
 
-use super::{BEHIND, CANCELLING, CHANGES, POLLING, READY, RECEIVING, SPARE_PARTS_MAX, Uring};
-use crate::accept::Accepts as _;
-use crate::base::BackEnd as _;
+use super::{
+    CANCELLING, CHANGES, HAS_LATER_PARTS, POLLING, READY, RECEIVING, SPARE_PARTS_MAX, Uring,
+};
+use crate::accept::AcceptBackEnd as _;
+use crate::base::SocketBackEnd as _;
 use crate::sys::socket;
-use crate::sys::uring::Filled;
+use crate::sys::uring::FilledBuffer;
 use crate::transport::State;
 use crate::{ConnectionId, Event, ListenerId};
 
@@ -28,14 +30,14 @@ pub(super) enum Ready {
     /// One of ours is connected.
     Connected(ConnectionId),
     /// A transport with something to tell, or whose socket is to be looked at. Nearly all have one part, which stands
-    /// here; more are in [`Uring::behind`].
-    Transport(ConnectionId, Option<Filled>),
+    /// here; more are in [`Uring::later_parts`].
+    Transport(ConnectionId, Option<FilledBuffer>),
 }
 
 /// Something that has come of a transport and was not told.
 #[derive(Debug)]
 pub(super) enum Part {
-    Filled(Filled),
+    Filled(FilledBuffer),
     /// Of a transport that was paused: the buffer is the kernel's again.
     Copied(Vec<u8>),
     /// The peer's FIN.
@@ -85,7 +87,7 @@ impl Uring {
     pub(super) fn received(
         &mut self,
         index: u32,
-        filled: Result<Option<Filled>, Errno>,
+        filled: Result<Option<FilledBuffer>, Errno>,
         has_more: bool,
     ) {
         let Some((id, _)) = self.at(index) else {
@@ -97,10 +99,10 @@ impl Uring {
         };
         match filled {
             Ok(Some(filled)) => self.add_filled(id, filled),
-            Ok(None) => self.add_behind(id, Part::End),
+            Ok(None) => self.add_later_part(id, Part::End),
             // All buffers are in use, or it was cancelled: bytes may wait in the socket.
             Err(Errno::NOBUFS | Errno::CANCELED | Errno::AGAIN | Errno::INTR) => {}
-            Err(errno) => self.add_behind(id, Part::Failed(errno)),
+            Err(errno) => self.add_later_part(id, Part::Failed(errno)),
         }
         if !has_more {
             self.disarmed(index);
@@ -111,13 +113,13 @@ impl Uring {
     pub(super) fn disarmed(&mut self, index: u32) {
         match self.at(index) {
             Some((id, transport)) if transport.paused => self.watch_changes(id),
-            Some((id, _)) => self.stand_in_line(id),
+            Some((id, _)) => self.queue_ready(id),
             None => {}
         }
     }
 
     /// Has a transport served after all that are ready already.
-    pub(super) fn stand_in_line(&mut self, id: ConnectionId) {
+    pub(super) fn queue_ready(&mut self, id: ConnectionId) {
         if let Some(transport) = self.base.transports.live(id)
             && transport.state == State::Open
             && transport.interest & READY == 0
@@ -128,24 +130,24 @@ impl Uring {
     }
 
     #[inline]
-    fn add_filled(&mut self, id: ConnectionId, filled: Filled) {
+    fn add_filled(&mut self, id: ConnectionId, filled: FilledBuffer) {
         match self.base.transports.live(id) {
-            Some(transport) if transport.interest & (READY | BEHIND) == 0 => {
+            Some(transport) if transport.interest & (READY | HAS_LATER_PARTS) == 0 => {
                 transport.interest |= READY;
                 self.ready.push_back(Ready::Transport(id, Some(filled)));
             }
-            _ => self.add_behind(id, Part::Filled(filled)),
+            _ => self.add_later_part(id, Part::Filled(filled)),
         }
     }
 
     /// One more part of a transport that is ready already, or something rare.
     #[cold]
-    fn add_behind(&mut self, id: ConnectionId, part: Part) {
+    fn add_later_part(&mut self, id: ConnectionId, part: Part) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
-        transport.interest |= BEHIND;
-        let parts = self.behind.entry(id.index);
+        transport.interest |= HAS_LATER_PARTS;
+        let parts = self.later_parts.entry(id.index);
         let parts = parts.or_insert_with(|| self.spare.pop().unwrap_or_default());
         parts.push_back(part);
         // It takes more than it can be told: what comes next stays in its socket, and the buffers are left to others.
@@ -155,7 +157,7 @@ impl Uring {
             transport.interest |= CANCELLING;
             self.cancel_receive(id.index);
         }
-        self.stand_in_line(id);
+        self.queue_ready(id);
     }
 
     /// Serves what is ready now, as much of it as a turn may; what becomes ready meanwhile has its turn later. So each is
@@ -167,16 +169,16 @@ impl Uring {
                 Some(Ready::Transport(id, first)) => self.serve_transport(id, first, sink),
                 Some(Ready::Listener(listener)) => {
                     self.accept(listener, sink);
-                    self.settle_listener(listener);
+                    self.update_listener(listener);
                 }
-                Some(Ready::Connected(id)) => self.tell_connected(id, sink),
+                Some(Ready::Connected(id)) => self.deliver_connected(id, sink),
                 None => break,
             }
             if self.unsent_bytes > UNSENT_MAX {
                 // What is paused by now would go on receiving.
                 self.stop_receiving();
                 self.submit_sends()?;
-                self.land()?;
+                self.reap_sends()?;
                 self.deliver_pending(sink);
             }
         }
@@ -187,7 +189,7 @@ impl Uring {
     fn serve_transport(
         &mut self,
         id: ConnectionId,
-        first: Option<Filled>,
+        first: Option<FilledBuffer>,
         sink: &mut impl FnMut(&mut Self, Event<'_>),
     ) {
         let mut told = 0;
@@ -199,7 +201,7 @@ impl Uring {
             None => false,
         };
         if is_paused {
-            return self.keep(id, first);
+            return self.store_unread(id, first);
         }
         if let Some(mut filled) = first {
             if self.base.transports.peek(id).is_some() {
@@ -211,7 +213,7 @@ impl Uring {
         }
         // Most have nothing behind, and the kernel tells of what comes next.
         if let Some(transport) = self.base.transports.live(id)
-            && transport.interest & (RECEIVING | BEHIND) != RECEIVING
+            && transport.interest & (RECEIVING | HAS_LATER_PARTS) != RECEIVING
         {
             self.serve_rest(id, told, sink);
         }
@@ -226,24 +228,24 @@ impl Uring {
     ) {
         while let Some(transport) = self.base.transports.live(id) {
             if transport.paused {
-                return self.keep(id, None);
+                return self.store_unread(id, None);
             }
             if transport.interest & READY != 0 {
                 // The sink has had it stand in line again.
                 return;
             }
-            if transport.interest & BEHIND == 0 {
+            if transport.interest & HAS_LATER_PARTS == 0 {
                 let is_armed = transport.interest & RECEIVING != 0 || transport.ended;
                 return match told {
                     _ if is_armed => {}
                     0 => self.receive_now(id, sink),
-                    _ => self.stand_in_line(id),
+                    _ => self.queue_ready(id),
                 };
             }
             if told >= self.base.options.receive_bytes {
-                return self.stand_in_line(id);
+                return self.queue_ready(id);
             }
-            let parts = self.behind.get_mut(&id.index);
+            let parts = self.later_parts.get_mut(&id.index);
             let part = parts.and_then(VecDeque::pop_front);
             told += part.as_ref().map_or(0, Part::len);
             match part {
@@ -259,8 +261,8 @@ impl Uring {
                 Some(Part::End) => self.peer_ended(id, sink),
                 Some(Part::Failed(errno)) => self.end(id, errno.into()),
                 None => {
-                    transport.interest &= !BEHIND;
-                    self.forget_behind(id.index);
+                    transport.interest &= !HAS_LATER_PARTS;
+                    self.drop_later_parts(id.index);
                 }
             }
         }
@@ -281,7 +283,7 @@ impl Uring {
                 let bytes = &mut receive[..count];
                 sink(self, Event::Received { id, bytes });
                 if count == receive.len() {
-                    self.stand_in_line(id);
+                    self.queue_ready(id);
                 } else {
                     self.arm(id, count);
                 }
@@ -307,14 +309,14 @@ impl Uring {
 
     /// A transport is paused: what has come of it waits, and leaves the buffers to others.
     #[cold]
-    fn keep(&mut self, id: ConnectionId, first: Option<Filled>) {
+    fn store_unread(&mut self, id: ConnectionId, first: Option<FilledBuffer>) {
         if let Some(filled) = first {
-            let parts = self.behind.entry(id.index).or_default();
+            let parts = self.later_parts.entry(id.index).or_default();
             parts.push_front(Part::Filled(filled));
-            self.base.transports.slot(id.index).interest |= BEHIND;
+            self.base.transports.slot(id.index).interest |= HAS_LATER_PARTS;
         }
         let mut failed = None;
-        for part in self.behind.get_mut(&id.index).into_iter().flatten() {
+        for part in self.later_parts.get_mut(&id.index).into_iter().flatten() {
             match part {
                 Part::Filled(filled) => {
                     let copied = Part::Copied(filled.bytes().to_vec());
@@ -348,8 +350,8 @@ impl Uring {
 
     /// A transport has no parts any more; where there are some, they go back unread.
     #[cold]
-    pub(super) fn forget_behind(&mut self, index: u32) {
-        let Some(mut parts) = self.behind.remove(&index) else {
+    pub(super) fn drop_later_parts(&mut self, index: u32) {
+        let Some(mut parts) = self.later_parts.remove(&index) else {
             return;
         };
         for part in parts.drain(..) {
@@ -374,7 +376,7 @@ impl Uring {
                 self.ring.give_back(filled);
             }
         }
-        for part in self.behind.remove(&id.index).into_iter().flatten() {
+        for part in self.later_parts.remove(&id.index).into_iter().flatten() {
             match part {
                 Part::Filled(mut filled) => {
                     bytes.extend_from_slice(filled.bytes());
@@ -409,7 +411,7 @@ impl Uring {
         if let Some(socket) = &transport.socket
             && let Err(errno) = socket::take_error(socket)
         {
-            self.add_behind(id, Part::Failed(errno));
+            self.add_later_part(id, Part::Failed(errno));
         }
     }
 }

@@ -30,7 +30,7 @@ impl Uring {
             .get_or_insert_with(|| self.base.queues.take());
         self.unsent_bytes += buffer.len();
         queue.push(buffer);
-        transport.above |= queue.unsent() > self.base.options.low_water_bytes;
+        transport.is_above_low_water |= queue.unsent() > self.base.options.low_water_bytes;
         let is_blocked = transport.interest & WRITABLE != 0 || transport.state != State::Open;
         if !is_blocked {
             self.want_to_send(id);
@@ -56,7 +56,7 @@ impl Uring {
         let mut unsent = mem::take(&mut self.unsent);
         for (place, id) in unsent.drain(..).enumerate() {
             if place % SENDS_MAX == SENDS_MAX - 1 {
-                self.land()?;
+                self.reap_sends()?;
             }
             let Some(transport) = self.base.transports.live(id) else {
                 continue;
@@ -81,7 +81,7 @@ impl Uring {
             && let (Some(queue), Some(socket)) = (&transport.queue, &transport.socket)
         {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let (count, _) = queue.offer(&mut slices);
+            let (count, _) = queue.fill_slices(&mut slices);
             // What does not fit is dropped with the transport, and so is an error.
             let _ = socket::send_many(socket, &slices[..count]);
         }
@@ -129,10 +129,10 @@ impl Uring {
         };
         let unsent = transport.queue.as_deref().map_or(0, SendQueue::unsent);
         let is_above = unsent > self.base.options.low_water_bytes;
-        if transport.above && !is_above {
+        if transport.is_above_low_water && !is_above {
             self.base.pending.push(Pending::Drained(id));
         }
-        transport.above = is_above;
+        transport.is_above_low_water = is_above;
         if transport.state != State::Open || transport.interest & UNSENT != 0 {
             return;
         }
@@ -180,7 +180,7 @@ impl Uring {
         self.want_to_send(id);
     }
 
-    pub(super) fn tell_connected(
+    pub(super) fn deliver_connected(
         &mut self,
         id: ConnectionId,
         sink: &mut impl FnMut(&mut Self, Event<'_>),

@@ -148,7 +148,7 @@ impl Log {
                 let life = self.lives.remove(id).expect("Closed once, of a known id");
                 assert_eq!(
                     life.close_called,
-                    *reason == CloseReason::Asked,
+                    *reason == CloseReason::Requested,
                     "{reason:?}"
                 );
                 Logged::Closed(*id, *reason)

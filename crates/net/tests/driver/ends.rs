@@ -40,7 +40,7 @@ pub(crate) fn a_connection_leaves_with_its_descriptor<D: Driver>(make: fn(Option
         let detached = world.driver.detach(id).expect("it is open");
         assert!(world.driver.detach(id).is_none(), "it has left");
         world.until("the end", |log| log.closed(id).is_some());
-        assert_eq!(world.log.closed(id), Some(CloseReason::Asked));
+        assert_eq!(world.log.closed(id), Some(CloseReason::Requested));
         let mut stream = TcpStream::from(detached.socket);
         stream.set_nonblocking(false).expect("a socket");
         let mut heard = world.log.bytes(id).to_vec();
@@ -131,7 +131,10 @@ pub(crate) fn close_drops_what_is_unsent<D: Driver>(make: fn(Options) -> D) {
     assert_eq!(world.driver.send(id, back.clone(), false), Some(back));
     world.until("closed", |log| log.closed(id).is_some());
     world.settle();
-    assert_eq!(world.log.count(&Logged::Closed(id, CloseReason::Asked)), 1);
+    assert_eq!(
+        world.log.count(&Logged::Closed(id, CloseReason::Requested)),
+        1
+    );
     let mut got = Vec::new();
     let _ = peer.read_to_end(&mut got);
     assert!(got.len() < 16 << 20);

@@ -62,7 +62,7 @@ fn echoes_every_byte<D: Driver>(make: fn(Options) -> D) {
     world.assert_waits();
 }
 
-fn slow_reader_is_seen_and_told_once<D: Driver>(make: fn(Options) -> D) {
+fn a_slow_reader_is_reported_once<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), ignore);
     let (id, mut peer) = world.accept();
     let bytes = Bytes::from(random(7, 64 * 1024));
@@ -196,7 +196,9 @@ fn peer_ends_first<D: Driver>(make: fn(Options) -> D) {
     world.assert_waits();
     assert_eq!(world.log.closed(id), None, "closing is ours to do");
     world.close(id);
-    world.until("closed", |log| log.closed(id) == Some(CloseReason::Asked));
+    world.until("closed", |log| {
+        log.closed(id) == Some(CloseReason::Requested)
+    });
 }
 
 fn we_end_first<D: Driver>(make: fn(Options) -> D) {
@@ -430,7 +432,7 @@ fn a_wake_is_never_lost<D: Driver>(make: fn(Options) -> D) {
 }
 
 /// What a turn tells is answered at its end: it must not tell something and then wait.
-fn no_turn_waits_after_it_told_something<D: Driver>(make: fn(Options) -> D) {
+fn no_turn_waits_after_delivering_an_event<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), |driver: &mut D, _, event| {
         if let Event::Received { id, .. } = event {
             driver.pause(id);
@@ -559,7 +561,7 @@ macro_rules! backends {
             use super::*;
 
             suite! { $make, $allowed;
-                echoes_every_byte, slow_reader_is_seen_and_told_once,
+                echoes_every_byte, a_slow_reader_is_reported_once,
                 a_large_send_tells_how_it_goes, pause_holds_within_its_bound,
                 peer_ends_first, we_end_first, paused_across_both_ends,
                 reset_is_noticed_in_every_state, close_drops_what_is_unsent,
@@ -567,7 +569,7 @@ macro_rules! backends {
                 a_pause_holds_from_before_the_connection,
                 ids_are_reused_by_generation, connects, connects_from_an_address, connect_is_refused,
                 timers_fire_in_order,
-                a_wake_is_never_lost, no_turn_waits_after_it_told_something, accept_pauses, more_leaves_in_order, empty_sends_are_nothing,
+                a_wake_is_never_lost, no_turn_waits_after_delivering_an_event, accept_pauses, more_leaves_in_order, empty_sends_are_nothing,
                 closes_inside_the_sink, a_crowd_hears_its_own, a_crowd_hears_what_is_published,
                 a_bystander_has_its_turn,
             }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use veche_nodes::{Carrier, Envelope, Full, NodeId};
+use veche_nodes::{Envelope, NodeId, NodeTransport, NodeTransportFull};
 
 use super::{CREDITS, Pair};
 
@@ -20,12 +20,12 @@ pub(crate) struct Lane {
     into: Arc<Mutex<Direction>>,
 }
 
-impl Carrier for Lane {
-    fn send(&mut self, _: NodeId, envelope: Envelope) -> Result<(), Full> {
+impl NodeTransport for Lane {
+    fn send(&mut self, _: NodeId, envelope: Envelope) -> Result<(), NodeTransportFull> {
         let mut out = self.out.lock();
         if envelope.message.is_data() {
             if out.unfinished == CREDITS {
-                return Err(Full(Box::new(envelope)));
+                return Err(NodeTransportFull(Box::new(envelope)));
             }
             out.unfinished += 1;
         }
@@ -37,7 +37,7 @@ impl Carrier for Lane {
         self.into.lock().messages.pop_front()
     }
 
-    fn finished(&mut self, _: NodeId) {
+    fn return_credit(&mut self, _: NodeId) {
         self.into.lock().unfinished -= 1;
     }
 }

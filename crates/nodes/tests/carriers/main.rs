@@ -12,7 +12,10 @@ use std::thread;
 use std::time::Duration;
 
 use clock::now;
-use veche_nodes::{Arrival, Carrier, Envelope, Followed, Full, Message, NodeId, Numbers};
+use veche_nodes::{
+    Envelope, NodeId, NodeMessage, NodeTransport, NodeTransportFull, SequenceCheck,
+    SequenceTracker, Sequencer,
+};
 
 /// The two nodes.
 const A: NodeId = NodeId(1);
@@ -28,7 +31,7 @@ const MESSAGES: usize = 4_000;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A kind of carrier between two nodes.
-trait Pair: Carrier + Send + Sized + 'static {
+trait Pair: NodeTransport + Send + Sized + 'static {
     /// Both ends, of node `A` and of node `B`.
     fn pair() -> (Self, Self);
 
@@ -37,11 +40,11 @@ trait Pair: Carrier + Send + Sized + 'static {
 }
 
 /// The messages of a node, in order: of all kinds, more often of those that need credits.
-fn messages() -> impl Iterator<Item = Message> {
+fn messages() -> impl Iterator<Item = NodeMessage> {
     let samples = samples::all()
         .into_iter()
         .map(|(_, envelope)| envelope.message);
-    let samples: Vec<Message> = samples.collect();
+    let samples: Vec<NodeMessage> = samples.collect();
     (0..MESSAGES).map(move |number| match number % 3 {
         0 => samples::relay(&[number as u8; 300]),
         _ => samples[(number * 7) % samples.len()].clone(),
@@ -50,11 +53,11 @@ fn messages() -> impl Iterator<Item = Message> {
 
 /// Sends and receives all messages of both nodes, and checks what arrives. Finishes data only when `CREDITS` are used up,
 /// now and then, so that credits run out.
-fn exchange(mut carrier: impl Carrier, me: NodeId, other: NodeId) {
-    let (mut numbers, mut others) = (Numbers::new(me), Numbers::new(other));
-    let mut followed = Followed::default();
-    let mut outgoing = messages().map(|message| numbers.envelope(message, 0));
-    let mut expected = messages().map(|message| others.envelope(message, 0));
+fn exchange(mut carrier: impl NodeTransport, me: NodeId, other: NodeId) {
+    let (mut numbers, mut others) = (Sequencer::new(me), Sequencer::new(other));
+    let mut followed = SequenceTracker::default();
+    let mut outgoing = messages().map(|message| numbers.wrap(message, 0));
+    let mut expected = messages().map(|message| others.wrap(message, 0));
     let mut next = outgoing.next();
     let (mut received, mut unfinished) = (0, 0);
     let begin = now();
@@ -63,7 +66,7 @@ fn exchange(mut carrier: impl Carrier, me: NodeId, other: NodeId) {
         if let Some(envelope) = next.take() {
             next = match carrier.send(other, envelope) {
                 Ok(()) => outgoing.next(),
-                Err(Full(envelope)) => {
+                Err(NodeTransportFull(envelope)) => {
                     assert!(envelope.message.is_data(), "{envelope:?}");
                     Some(*envelope)
                 }
@@ -71,7 +74,7 @@ fn exchange(mut carrier: impl Carrier, me: NodeId, other: NodeId) {
         }
         let Some(envelope) = carrier.receive() else {
             // Nothing comes: perhaps since credits are used up.
-            (0..unfinished).for_each(|_| carrier.finished(other));
+            (0..unfinished).for_each(|_| carrier.return_credit(other));
             unfinished = 0;
             thread::yield_now();
             continue;
@@ -82,21 +85,21 @@ fn exchange(mut carrier: impl Carrier, me: NodeId, other: NodeId) {
             "message {received}"
         );
         received += 1;
-        let is_numbered = envelope.message.is_numbered();
-        let arrival = followed.arrived(envelope.source, envelope.sequence, is_numbered);
+        let is_numbered = envelope.message.is_sequenced();
+        let arrival = followed.check(envelope.source, envelope.sequence, is_numbered);
         let is_first = received == 1;
         assert_eq!(
             arrival,
             if is_first {
-                Arrival::First
+                SequenceCheck::First
             } else {
-                Arrival::InOrder
+                SequenceCheck::InOrder
             }
         );
         unfinished += u32::from(envelope.message.is_data());
         assert!(unfinished <= CREDITS, "more data than credits");
     }
-    (0..unfinished).for_each(|_| carrier.finished(other));
+    (0..unfinished).for_each(|_| carrier.return_credit(other));
     // What is finished last reaches the other one too.
     let end = now() + Duration::from_millis(20);
     while now() < end {
@@ -113,7 +116,7 @@ fn order_once_and_credit<P: Pair>() {
     b.join().expect("the thread of B ends");
 }
 
-fn received(carrier: &mut impl Carrier) -> Envelope {
+fn received(carrier: &mut impl NodeTransport) -> Envelope {
     let begin = now();
     loop {
         match carrier.receive() {
@@ -125,22 +128,28 @@ fn received(carrier: &mut impl Carrier) -> Envelope {
 
 fn credits_hold_back_data_alone<P: Pair>() {
     let (mut a, mut b) = P::pair();
-    let mut numbers = Numbers::new(A);
-    let mut data = || numbers.envelope(samples::relay(b"x"), 0);
+    let mut numbers = Sequencer::new(A);
+    let mut data = || numbers.wrap(samples::relay(b"x"), 0);
     for _ in 0..CREDITS {
         assert_eq!(a.send(B, data()), Ok(()));
     }
     let held = data();
-    assert_eq!(a.send(B, held.clone()), Err(Full(Box::new(held.clone()))));
+    assert_eq!(
+        a.send(B, held.clone()),
+        Err(NodeTransportFull(Box::new(held.clone())))
+    );
     let command = samples::instruct("ann", samples::disconnect(1));
-    let command = Numbers::new(A).envelope(command, 0);
+    let command = Sequencer::new(A).wrap(command, 0);
     assert_eq!(a.send(B, command.clone()), Ok(()));
     for _ in 0..CREDITS {
         assert!(received(&mut b).message.is_data());
     }
     assert_eq!(received(&mut b), command);
-    assert_eq!(a.send(B, held.clone()), Err(Full(Box::new(held.clone()))));
-    b.finished(A);
+    assert_eq!(
+        a.send(B, held.clone()),
+        Err(NodeTransportFull(Box::new(held.clone())))
+    );
+    b.return_credit(A);
     // The credit is on its way until then.
     let begin = now();
     while a.send(B, held.clone()).is_err() {
@@ -153,24 +162,23 @@ fn credits_hold_back_data_alone<P: Pair>() {
 
 fn a_gap_shows_by_the_next_message<P: Pair>() {
     let (mut a, mut b) = P::pair();
-    let mut numbers = Numbers::new(A);
-    let mut followed = Followed::default();
-    let mut see = |envelope: &Envelope| {
-        followed.arrived(A, envelope.sequence, envelope.message.is_numbered())
-    };
+    let mut numbers = Sequencer::new(A);
+    let mut followed = SequenceTracker::default();
+    let mut see =
+        |envelope: &Envelope| followed.check(A, envelope.sequence, envelope.message.is_sequenced());
     let command = || samples::instruct("ann", samples::disconnect(1));
-    assert_eq!(a.send(B, numbers.envelope(command(), 0)), Ok(()));
-    assert_eq!(see(&received(&mut b)), Arrival::First);
-    assert_eq!(a.send(B, numbers.envelope(command(), 0)), Ok(()));
+    assert_eq!(a.send(B, numbers.wrap(command(), 0)), Ok(()));
+    assert_eq!(see(&received(&mut b)), SequenceCheck::First);
+    assert_eq!(a.send(B, numbers.wrap(command(), 0)), Ok(()));
     for _ in 0..CREDITS {
-        assert_eq!(a.send(B, numbers.envelope(samples::relay(b"x"), 0)), Ok(()));
+        assert_eq!(a.send(B, numbers.wrap(samples::relay(b"x"), 0)), Ok(()));
     }
     P::cut(&mut a, &mut b);
     // The first to arrive is no command, and needs one of the credits that the cut gave back.
-    assert_eq!(a.send(B, numbers.envelope(samples::relay(b"y"), 0)), Ok(()));
-    assert_eq!(see(&received(&mut b)), Arrival::Gap { after: 1 });
-    assert_eq!(a.send(B, numbers.envelope(command(), 0)), Ok(()));
-    assert_eq!(see(&received(&mut b)), Arrival::InOrder);
+    assert_eq!(a.send(B, numbers.wrap(samples::relay(b"y"), 0)), Ok(()));
+    assert_eq!(see(&received(&mut b)), SequenceCheck::Gap { after: 1 });
+    assert_eq!(a.send(B, numbers.wrap(command(), 0)), Ok(()));
+    assert_eq!(see(&received(&mut b)), SequenceCheck::InOrder);
 }
 
 #[test]

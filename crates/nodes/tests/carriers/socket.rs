@@ -4,7 +4,8 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
 use veche_nodes::{
-    Carrier, Envelope, Full, Ignored, IgnoredCounts, MESSAGE_BYTES_MAX, NodeId, Numbers,
+    DecodeError, DecodeErrorCounts, Envelope, MESSAGE_BYTES_MAX, NodeId, NodeTransport,
+    NodeTransportFull, Sequencer,
 };
 
 use super::{A, B, CREDITS, Pair, received, samples};
@@ -19,7 +20,7 @@ pub(crate) struct Socket {
     into: Vec<u8>,
     /// Data that was sent and is not finished.
     unfinished: u32,
-    ignored: IgnoredCounts,
+    ignored: DecodeErrorCounts,
     /// The other end has sent a length that no message has: nothing behind it can be read.
     is_broken: bool,
 }
@@ -34,7 +35,7 @@ impl Socket {
             out: Vec::new(),
             into: Vec::new(),
             unfinished: 0,
-            ignored: IgnoredCounts::default(),
+            ignored: DecodeErrorCounts::default(),
             is_broken: false,
         }
     }
@@ -66,7 +67,7 @@ impl Socket {
             let (length, rest) = self.into.split_first_chunk()?;
             let length = u32::from_be_bytes(*length) as usize;
             if length > MESSAGE_BYTES_MAX {
-                self.ignored.add(Ignored::TooLarge);
+                self.ignored.add(DecodeError::TooLarge);
                 self.is_broken = true;
                 return None;
             }
@@ -83,8 +84,8 @@ impl Socket {
     }
 }
 
-impl Carrier for Socket {
-    fn send(&mut self, _: NodeId, envelope: Envelope) -> Result<(), Full> {
+impl NodeTransport for Socket {
+    fn send(&mut self, _: NodeId, envelope: Envelope) -> Result<(), NodeTransportFull> {
         let is_data = envelope.message.is_data();
         let has_credit = !is_data || self.unfinished < CREDITS;
         let bytes = envelope.encode();
@@ -97,7 +98,7 @@ impl Carrier for Socket {
                 self.flush();
                 Ok(())
             }
-            Ok(_) | Err(_) => Err(Full(Box::new(envelope))),
+            Ok(_) | Err(_) => Err(NodeTransportFull(Box::new(envelope))),
         }
     }
 
@@ -113,7 +114,7 @@ impl Carrier for Socket {
         None
     }
 
-    fn finished(&mut self, _: NodeId) {
+    fn return_credit(&mut self, _: NodeId) {
         self.out.extend_from_slice(&0_u32.to_be_bytes());
         self.flush();
     }
@@ -142,19 +143,19 @@ fn send_frame(socket: &mut Socket, bytes: &[u8]) {
 #[test]
 fn socket_hostile() {
     let (mut a, mut b) = Socket::pair();
-    let envelope = Numbers::new(A).envelope(samples::relay(b"x"), 0);
+    let envelope = Sequencer::new(A).wrap(samples::relay(b"x"), 0);
     send_frame(&mut a, b"something else");
     let mut later = envelope.encode().expect("a message that can be encoded");
     later[4] += 1;
     send_frame(&mut a, &later);
     // More credits than were taken.
-    (0..2 * CREDITS).for_each(|_| a.finished(B));
+    (0..2 * CREDITS).for_each(|_| a.return_credit(B));
     assert_eq!(a.send(B, envelope.clone()), Ok(()));
     assert_eq!(received(&mut b), envelope);
-    let expected = IgnoredCounts {
+    let expected = DecodeErrorCounts {
         foreign: 1,
         other_version: 1,
-        ..IgnoredCounts::default()
+        ..DecodeErrorCounts::default()
     };
     assert_eq!((b.ignored, b.unfinished), (expected, 0));
     a.out.extend_from_slice(&u32::MAX.to_be_bytes());

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_nodes::{
-    Address, Announcement, Answer, AppCaller, AppMessage, AppOrder, Block, BlockCommand, Caller,
-    Census, ChannelsQuery, Connected, Connections, Deed, Envelope, Glob, Instruction, LISTED_MAX,
-    Listing, Message, NodeId, NotBlocked, Place, Relay, Reply, Subscribe, Ticket, UserCommand,
+    Announcement, AppCaller, AppMessage, AppOrder, Ban, BanError, BanRequest, CHANNELS_LISTED_MAX,
+    Caller, ChannelList, ChannelsQuery, ConnectionAddress, ConnectionInfo, ConnectionList,
+    EmulationAddress, EmulationRequest, Envelope, Glob, ListConnections, NodeAnswer, NodeId,
+    NodeMessage, NodeReply, SubscribeAction, Ticket, UserAction, UserCommand, UserCommandRequest,
     UserStatus, UserStatusQuery,
 };
 use veche_types::{ConnectionId, Epoch, MessageKind, Payload, PayloadKind, Since, WorkerId};
@@ -30,48 +31,48 @@ pub(crate) fn caller(ticket: u32) -> Caller {
     }
 }
 
-pub(crate) fn place() -> Place {
-    Place {
+pub(crate) fn place() -> ConnectionAddress {
+    ConnectionAddress {
         worker: WorkerId(2),
         session: SESSION,
     }
 }
 
-pub(crate) fn relay(commands: &[u8]) -> Message {
-    Message::Relay(Relay {
-        to: Address::new(WorkerId(1), SESSION, [0xa5; 16]),
+pub(crate) fn relay(commands: &[u8]) -> NodeMessage {
+    NodeMessage::Relay(EmulationRequest {
+        to: EmulationAddress::new(WorkerId(1), SESSION, [0xa5; 16]),
         commands: commands.into(),
     })
 }
 
-pub(crate) fn instruct(user: &str, instruction: Instruction) -> Message {
-    Message::Instruct(UserCommand {
+pub(crate) fn instruct(user: &str, instruction: UserCommand) -> NodeMessage {
+    NodeMessage::Instruct(UserCommandRequest {
         user: user.into(),
         instruction: Arc::new(instruction),
         caller: Some(caller(9)),
     })
 }
 
-pub(crate) fn disconnect(code: u16) -> Instruction {
-    Instruction::to_all(Deed::Disconnect {
+pub(crate) fn disconnect(code: u16) -> UserCommand {
+    UserCommand::to_all(UserAction::Disconnect {
         code,
         reason: "it was time".into(),
     })
 }
 
-fn block(block: Block) -> Message {
+fn block(block: Ban) -> NodeMessage {
     let caller = None;
-    Message::Block(BlockCommand { block, caller })
+    NodeMessage::Block(BanRequest { block, caller })
 }
 
-fn answer(answer: Answer) -> Message {
+fn answer(answer: NodeAnswer) -> NodeMessage {
     let caller = caller(1);
-    Message::Answer(Reply { caller, answer })
+    NodeMessage::Answer(NodeReply { caller, answer })
 }
 
-fn app(orders: Vec<AppOrder>) -> Message {
+fn app(orders: Vec<AppOrder>) -> NodeMessage {
     let app = "chat".into();
-    Message::App(AppMessage { app, orders })
+    NodeMessage::App(AppMessage { app, orders })
 }
 
 fn payload(kind: PayloadKind, bytes: &'static [u8]) -> Payload {
@@ -81,26 +82,26 @@ fn payload(kind: PayloadKind, bytes: &'static [u8]) -> Payload {
     }
 }
 
-fn subscribe(since: Option<Since>) -> Instruction {
-    let subscribe = Subscribe {
+fn subscribe(since: Option<Since>) -> UserCommand {
+    let subscribe = SubscribeAction {
         channel: "chat:42".into(),
         since,
         chan_info: Some(payload(PayloadKind::Json, br#"{"a":1}"#)),
         data: Some(payload(PayloadKind::Binary, &[0, 0xff, 0x80])),
         expires_at_s: Some(1_900_000_000),
         is_hidden: true,
-        is_told: Some(false),
+        push_join_leave: Some(false),
     };
-    Instruction {
+    UserCommand {
         client: Some("c1".into()),
         session: None,
         except: ["c2".into(), "c3".into()].into(),
-        deed: Deed::Subscribe(Box::new(subscribe)),
+        action: UserAction::Subscribe(Box::new(subscribe)),
     }
 }
 
-fn connected(address: IpAddr) -> Connected {
-    Connected {
+fn connected(address: IpAddr) -> ConnectionInfo {
+    ConnectionInfo {
         client: "c1".into(),
         user: "ann".into(),
         handler: "centrifuge".into(),
@@ -114,8 +115,8 @@ fn connected(address: IpAddr) -> Connected {
     }
 }
 
-fn listing(channels: &[(&str, u32)]) -> Listing {
-    let mut listing = Listing::default();
+fn listing(channels: &[(&str, u32)]) -> ChannelList {
+    let mut listing = ChannelList::default();
     for (channel, clients) in channels {
         assert!(listing.push((*channel).into(), *clients));
     }
@@ -125,7 +126,7 @@ fn listing(channels: &[(&str, u32)]) -> Listing {
 /// All of them, with their names. What is not in the name of a kind is another variant of it.
 pub(crate) fn all() -> Vec<(&'static str, Envelope)> {
     let since = |epoch| Since { epoch, offset: 7 };
-    let mut connections = Connections::default();
+    let mut connections = ConnectionList::default();
     connections.push(connected(IpAddr::V4(Ipv4Addr::LOCALHOST)));
     connections.push(connected(IpAddr::V6(Ipv6Addr::LOCALHOST)));
     let glob = |pattern| Arc::new(Glob::new(pattern).expect("a pattern"));
@@ -133,7 +134,7 @@ pub(crate) fn all() -> Vec<(&'static str, Envelope)> {
     let messages = [
         (
             "announce",
-            Message::Announce(Box::new(Announcement {
+            NodeMessage::Announce(Box::new(Announcement {
                 name: "node-a".into(),
                 version: "0.1.0".into(),
                 settings: 0x1234_5678_9abc_def0,
@@ -145,7 +146,7 @@ pub(crate) fn all() -> Vec<(&'static str, Envelope)> {
                 is_draining: true,
             })),
         ),
-        ("leave", Message::Leave),
+        ("leave", NodeMessage::Leave),
         ("instruct, disconnect", instruct("ann", disconnect(4_501))),
         (
             "instruct, subscribe",
@@ -162,11 +163,11 @@ pub(crate) fn all() -> Vec<(&'static str, Envelope)> {
         ("instruct, subscribe, new", instruct("ann", subscribe(None))),
         (
             "instruct, unsubscribe",
-            Message::Instruct(UserCommand {
+            NodeMessage::Instruct(UserCommandRequest {
                 user: "ann".into(),
-                instruction: Arc::new(Instruction {
+                instruction: Arc::new(UserCommand {
                     session: Some("s1".into()),
-                    ..Instruction::to_all(Deed::Unsubscribe {
+                    ..UserCommand::to_all(UserAction::Unsubscribe {
                         channel: "chat:42".into(),
                     })
                 }),
@@ -177,7 +178,7 @@ pub(crate) fn all() -> Vec<(&'static str, Envelope)> {
             "instruct, refresh",
             instruct(
                 "ann",
-                Instruction::to_all(Deed::Refresh {
+                UserCommand::to_all(UserAction::Refresh {
                     is_expired: false,
                     expires_at_s: None,
                     info: Some(payload(PayloadKind::Text, b"in the garden")),
@@ -186,19 +187,19 @@ pub(crate) fn all() -> Vec<(&'static str, Envelope)> {
         ),
         (
             "block, user",
-            block(Block::User {
+            block(Ban::User {
                 user: user(),
                 until_s: None,
             }),
         ),
         (
             "block, user no more",
-            block(Block::UserNoMore { user: user() }),
+            block(Ban::UserAllowed { user: user() }),
         ),
         (
             "block, token",
-            Message::Block(BlockCommand {
-                block: Block::Token {
+            NodeMessage::Block(BanRequest {
+                block: Ban::Token {
                     id: "t1".to_owned(),
                     until_s: Some(1_900_000_000),
                 },
@@ -207,7 +208,7 @@ pub(crate) fn all() -> Vec<(&'static str, Envelope)> {
         ),
         (
             "block, tokens of a user",
-            block(Block::TokensOf {
+            block(Ban::TokensOf {
                 user: user(),
                 issued_before_s: 1_800_000_000,
                 until_s: None,
@@ -215,7 +216,7 @@ pub(crate) fn all() -> Vec<(&'static str, Envelope)> {
         ),
         (
             "connections",
-            Message::Connections(Arc::new(Census {
+            NodeMessage::Connections(Arc::new(ListConnections {
                 channel: "#ann".into(),
                 name: Some("js".into()),
                 caller: caller(3),
@@ -223,51 +224,54 @@ pub(crate) fn all() -> Vec<(&'static str, Envelope)> {
         ),
         (
             "channels",
-            Message::Channels(ChannelsQuery {
+            NodeMessage::Channels(ChannelsQuery {
                 pattern: glob("{chat:*,news}"),
                 caller: caller(4),
             }),
         ),
         (
             "channels, wildcards alone",
-            Message::Channels(ChannelsQuery {
+            NodeMessage::Channels(ChannelsQuery {
                 pattern: glob("chat:*"),
                 caller: caller(4),
             }),
         ),
         (
             "user status",
-            Message::UserStatus(UserStatusQuery {
+            NodeMessage::UserStatus(UserStatusQuery {
                 user: "ann".into(),
                 caller: caller(5),
             }),
         ),
         (
             "answer, instructed",
-            answer(Answer::Instructed { connections: 3 }),
+            answer(NodeAnswer::Instructed { connections: 3 }),
         ),
-        ("answer, blocked", answer(Answer::Blocked(Ok(())))),
+        ("answer, blocked", answer(NodeAnswer::Blocked(Ok(())))),
         (
             "answer, too many blocked",
-            answer(Answer::Blocked(Err(NotBlocked::TooMany))),
+            answer(NodeAnswer::Blocked(Err(BanError::TooMany))),
         ),
         (
             "answer, block not written",
-            answer(Answer::Blocked(Err(NotBlocked::NotWritten(
+            answer(NodeAnswer::Blocked(Err(BanError::NotWritten(
                 "no space left on device".to_owned(),
             )))),
         ),
         (
             "answer, connections",
-            answer(Answer::Connections(connections)),
+            answer(NodeAnswer::Connections(connections)),
         ),
         (
             "answer, channels",
-            answer(Answer::Channels(listing(&[("chat:42", 7), ("news", 1)]))),
+            answer(NodeAnswer::Channels(listing(&[
+                ("chat:42", 7),
+                ("news", 1),
+            ]))),
         ),
         (
             "answer, user status",
-            answer(Answer::UserStatus(UserStatus {
+            answer(NodeAnswer::UserStatus(UserStatus {
                 connections: 0,
                 last_seen_ms: Some(1_800_000_000_123),
             })),
@@ -332,14 +336,14 @@ pub(crate) fn all() -> Vec<(&'static str, Envelope)> {
 
 /// An answer that is longer than a message may be.
 pub(crate) fn too_large() -> Envelope {
-    let mut listing = Listing::default();
-    for number in 0..LISTED_MAX {
+    let mut listing = ChannelList::default();
+    for number in 0..CHANNELS_LISTED_MAX {
         listing.push(format!("{number:0>1000}").into(), 1);
     }
     Envelope {
         source: NodeId(1),
         sequence: 0,
         within_ms: 0,
-        message: answer(Answer::Channels(listing)),
+        message: answer(NodeAnswer::Channels(listing)),
     }
 }

@@ -10,10 +10,12 @@ use http::uri::Scheme;
 use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient, Problem};
-use veche_calls::{Body, Call, Fetch, Http, HttpReply, Reply, Trust, masked};
+use veche_calls::{
+    Call, CertificateTrust, HttpCall, HttpReply, HttpRequest, Reply, ReplyBody, masked,
+};
 
-use super::Failed;
-use crate::perform::{Clients, perform};
+use super::OrderError;
+use crate::perform::{ClientCache, perform};
 
 /// For one request.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -29,23 +31,23 @@ const CONNECTIONS_MAX: u32 = 4;
 
 /// See the module's text.
 #[derive(Clone)]
-pub(super) struct Client {
-    pub(super) clients: Arc<Clients>,
-    pub(super) trust: Trust,
+pub(super) struct AcmeClient {
+    pub(super) clients: Arc<ClientCache>,
+    pub(super) trust: CertificateTrust,
 }
 
-impl HttpClient for Client {
+impl HttpClient for AcmeClient {
     fn request(
         &self,
         request: Request<BodyWrapper<Bytes>>,
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
         let client = self.clone();
-        Box::pin(async move { client.ask(request).await })
+        Box::pin(async move { client.send(request).await })
     }
 }
 
-impl Client {
-    async fn ask(self, request: Request<BodyWrapper<Bytes>>) -> Result<BytesResponse, Error> {
+impl AcmeClient {
+    async fn send(self, request: Request<BodyWrapper<Bytes>>) -> Result<BytesResponse, Error> {
         let (head, body) = request.into_parts();
         let body = match body.collect().await {
             Ok(body) => body.to_bytes().to_vec(),
@@ -62,9 +64,9 @@ impl Client {
         let url = head.uri.to_string();
         let shown = masked(&url);
         if !is_https(&url) {
-            return Err(unreached(format!("{shown:?} is no URL of https")));
+            return Err(unreachable_error(format!("{shown:?} is no URL of https")));
         }
-        let fetch = Fetch {
+        let fetch = HttpRequest {
             method: head.method.as_str().to_owned(),
             url,
             headers: head.headers.iter().map(header).collect(),
@@ -77,30 +79,35 @@ impl Client {
             trust: self.trust.clone(),
             is_stream: false,
         };
-        let call = Call::Http(Http::Fetch(Box::new(fetch)));
+        let call = Call::Http(HttpCall::Fetch(Box::new(fetch)));
         let reply = match perform(&self.clients, call).await {
             Ok(Reply::Http(reply)) => reply,
-            Ok(_) => return Err(unreached(format!("{shown}: no answer of HTTP"))),
-            Err(fault) => return Err(unreached(format!("{shown}: {}", fault.words))),
+            Ok(_) => return Err(unreachable_error(format!("{shown}: no answer of HTTP"))),
+            Err(fault) => return Err(unreachable_error(format!("{shown}: {}", fault.words))),
         };
         if reply.status >= 500 {
-            return Err(unreached(format!("{shown} answered with {}", reply.status)));
+            return Err(unreachable_error(format!(
+                "{shown} answered with {}",
+                reply.status
+            )));
         }
         let after_s = retry_after_s(&reply);
-        let Body::Whole(body) = reply.body else {
-            return Err(unreached(format!("{shown}: the answer came in parts")));
+        let ReplyBody::Whole(body) = reply.body else {
+            return Err(unreachable_error(format!(
+                "{shown}: the answer came in parts"
+            )));
         };
         if reply.status == StatusCode::TOO_MANY_REQUESTS {
             // What stands in front of an authority says so as well, and not always in its words.
             let why = match serde_json::from_slice::<Problem>(&body) {
-                Ok(problem) => super::order::words(&problem),
+                Ok(problem) => super::order::problem_text(&problem),
                 Err(_) => format!("{shown} answered with {}", reply.status),
             };
             let after_s = after_s.unwrap_or(0);
-            return Err(Error::Other(Box::new(Failed::Limited { why, after_s })));
+            return Err(Error::Other(Box::new(OrderError::Limited { why, after_s })));
         }
         if head.method == Method::GET {
-            judge_directory(&shown, &body)?;
+            check_directory(&shown, &body)?;
         }
         let mut response = http::Response::builder().status(reply.status);
         for (name, value) in &reply.headers {
@@ -119,12 +126,12 @@ impl Client {
 const AGENT: &str = concat!("veche/", env!("CARGO_PKG_VERSION"), " ");
 
 /// What the library takes from a directory without a look.
-fn judge_directory(url: &str, body: &[u8]) -> Result<(), Error> {
+fn check_directory(url: &str, body: &[u8]) -> Result<(), Error> {
     let directory: serde_json::Value = serde_json::from_slice(body)?;
     for name in ["newNonce", "newAccount", "newOrder"] {
         if !directory[name].as_str().is_some_and(is_https) {
             let words = format!("{url}: its {name} is no URL of https");
-            return Err(unreached(words));
+            return Err(unreachable_error(words));
         }
     }
     Ok(())
@@ -145,6 +152,6 @@ fn retry_after_s(reply: &HttpReply) -> Option<u64> {
 }
 
 /// There was no answer, or one that says that the server is in trouble.
-fn unreached(words: String) -> Error {
-    Error::Other(Box::new(Failed::Unreachable(words)))
+fn unreachable_error(words: String) -> Error {
+    Error::Other(Box::new(OrderError::Unreachable(words)))
 }

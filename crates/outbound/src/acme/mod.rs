@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use veche_calls::Trust;
-use veche_tls::Proofs;
+use veche_calls::CertificateTrust;
+use veche_tls::AlpnChallenges;
 
 use crate::Outbound;
 
@@ -20,31 +20,31 @@ use crate::Outbound;
 const ORDER_TIME: Duration = Duration::from_secs(180);
 
 /// One certificate to be had.
-pub struct Order {
+pub struct CertificateOrder {
     /// The URL of the authority's directory (RFC 8555 section 7.1.1).
     pub directory: String,
     /// Who vouches for the authority's own server, if not the system's authorities.
     pub ca: Option<PathBuf>,
     /// Whom the authority may write to, such as `mailto:ops@example.org`. For new accounts.
     pub contact: Vec<String>,
-    /// As [`Ended::account`] had it; without one an account is made, which means that the authority's terms are agreed to.
+    /// As [`OrderOutcome::account`] had it; without one an account is made, which means that the authority's terms are agreed to.
     pub account: Option<String>,
     /// Host names, at least one; no wildcards.
     pub names: Vec<String>,
     /// Where proofs are shown.
-    pub proofs: Proofs,
+    pub proofs: AlpnChallenges,
 }
 
 /// What has become of an order.
-pub struct Ended {
+pub struct OrderOutcome {
     /// An account that was made for it, to be kept also if the order has failed. It has the account's key in it.
     pub account: Option<String>,
     /// The certificate, or why there is none.
-    pub result: Result<Issued, Failed>,
+    pub result: Result<IssuedCertificate, OrderError>,
 }
 
 /// A certificate with a new key.
-pub struct Issued {
+pub struct IssuedCertificate {
     /// The chain, the server's own first, as PEM.
     pub chain: String,
     /// The private key, as PEM.
@@ -53,7 +53,7 @@ pub struct Issued {
 
 /// Why there is no certificate, split by how soon another try makes sense.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failed {
+pub enum OrderError {
     /// The authority can't be reached, or is in trouble itself.
     Unreachable(String),
     /// It does not issue this: most often a proof has failed.
@@ -71,7 +71,7 @@ pub enum Failed {
     NoAccount(String),
 }
 
-impl fmt::Display for Failed {
+impl fmt::Display for OrderError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Unreachable(why)
         | Self::Refused(why)
@@ -82,42 +82,42 @@ impl fmt::Display for Failed {
     }
 }
 
-impl std::error::Error for Failed {}
+impl std::error::Error for OrderError {}
 
 impl Outbound {
     /// Has a certificate ordered; `done` is called with what has become of it, on a thread of the runtime, or on this one
     /// if there is none.
-    pub fn order(&self, order: Order, done: impl FnOnce(Ended) + Send + 'static) {
+    pub fn order(&self, order: CertificateOrder, done: impl FnOnce(OrderOutcome) + Send + 'static) {
         let runtime = match self.runtime() {
             Ok(runtime) => runtime,
             Err(error) => {
                 let words = format!("no threads for calls to the outside: {error}");
-                return done(Ended {
+                return done(OrderOutcome {
                     account: None,
-                    result: Err(Failed::Unreachable(words)),
+                    result: Err(OrderError::Unreachable(words)),
                 });
             }
         };
         let clients = Arc::clone(&self.0.clients);
         runtime.spawn(async move {
             let trust = match &order.ca {
-                None => Trust::System,
-                Some(file) => Trust::File(file.clone()),
+                None => CertificateTrust::System,
+                Some(file) => CertificateTrust::File(file.clone()),
             };
-            let mut course = order::Course::default();
-            let client = client::Client { clients, trust };
+            let mut course = order::OrderProgress::default();
+            let client = client::AcmeClient { clients, trust };
             let going = order::perform(order, client, &mut course);
             let result = match tokio::time::timeout(ORDER_TIME, going).await {
                 Ok(result) => result,
                 Err(_) => {
                     let words = format!("it took longer than {} s", ORDER_TIME.as_secs());
-                    Err(Failed::Unreachable(words))
+                    Err(OrderError::Unreachable(words))
                 }
             };
-            done(Ended {
+            done(OrderOutcome {
                 account: course.account,
                 result: result.map_err(|why| match course.may_be_issued {
-                    true => Failed::Lost(why.to_string()),
+                    true => OrderError::Lost(why.to_string()),
                     false => why,
                 }),
             });

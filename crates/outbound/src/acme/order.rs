@@ -9,10 +9,10 @@ use instant_acme::{
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Map, Value};
-use veche_tls::{Proof, Proofs};
+use veche_tls::{AlpnChallenge, AlpnChallenges};
 
-use super::client::{Client, is_https};
-use super::{Failed, Issued, Order};
+use super::client::{AcmeClient, is_https};
+use super::{CertificateOrder, IssuedCertificate, OrderError};
 
 /// How often is asked whether the authority has looked, and how long.
 const ASKING: RetryPolicy = RetryPolicy::new()
@@ -28,7 +28,7 @@ const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 
 /// What has come of an order so far, wherever it breaks off.
 #[derive(Default)]
-pub(super) struct Course {
+pub(super) struct OrderProgress {
     /// One that was made for it.
     pub(super) account: Option<String>,
     /// The certificate was asked for, with everything proven.
@@ -37,15 +37,15 @@ pub(super) struct Course {
 
 /// Sees an order through.
 pub(super) async fn perform(
-    order: Order,
-    client: Client,
-    course: &mut Course,
-) -> Result<Issued, Failed> {
+    order: CertificateOrder,
+    client: AcmeClient,
+    course: &mut OrderProgress,
+) -> Result<IssuedCertificate, OrderError> {
     let account = account(&order, client, course).await?;
     let names: Vec<Identifier> = order.names.iter().cloned().map(Identifier::Dns).collect();
     let mut going = account.new_order(&NewOrder::new(&names)).await?;
     // They are shown until the authority has made up its mind.
-    let shown = prove(&mut going, &order.proofs).await?;
+    let shown = complete_challenge(&mut going, &order.proofs).await?;
     let status = going.poll_ready(&ASKING).await;
     drop(shown);
     match status {
@@ -54,8 +54,8 @@ pub(super) async fn perform(
             let why = reasons(&mut going).await;
             return Err(match (why.is_empty(), status) {
                 (true, Err(error)) => error.into(),
-                (true, Ok(_)) => Failed::Refused("the order was found invalid".to_owned()),
-                (false, _) => Failed::Refused(why.join("; ")),
+                (true, Ok(_)) => OrderError::Refused("the order was found invalid".to_owned()),
+                (false, _) => OrderError::Refused(why.join("; ")),
             });
         }
         Err(error) => return Err(error.into()),
@@ -64,11 +64,11 @@ pub(super) async fn perform(
     course.may_be_issued = true;
     going.finalize_csr(&request).await?;
     let chain = going.poll_certificate(&ASKING).await?;
-    Ok(Issued { chain, key })
+    Ok(IssuedCertificate { chain, key })
 }
 
 /// A new key as PEM, and the request for a certificate: for our names, whatever the authority says that it has proven.
-fn request(names: &[String]) -> Result<(String, Vec<u8>), Failed> {
+fn request(names: &[String]) -> Result<(String, Vec<u8>), OrderError> {
     let made = || {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(names)?;
@@ -76,14 +76,18 @@ fn request(names: &[String]) -> Result<(String, Vec<u8>), Failed> {
         let request = params.serialize_request(&key)?;
         Ok((key.serialize_pem(), request.der().to_vec()))
     };
-    made().map_err(|error: rcgen::Error| Failed::Refused(error.to_string()))
+    made().map_err(|error: rcgen::Error| OrderError::Refused(error.to_string()))
 }
 
-async fn account(order: &Order, client: Client, course: &mut Course) -> Result<Account, Failed> {
+async fn account(
+    order: &CertificateOrder,
+    client: AcmeClient,
+    course: &mut OrderProgress,
+) -> Result<Account, OrderError> {
     // The library takes it without a look.
     if !is_https(&order.directory) {
         let words = format!("{:?} is no URL of https", order.directory);
-        return Err(Failed::Unreachable(words));
+        return Err(OrderError::Unreachable(words));
     }
     let builder = Account::builder_with_http(Box::new(client));
     if let Some(kept) = &order.account {
@@ -92,7 +96,7 @@ async fn account(order: &Order, client: Client, course: &mut Course) -> Result<A
             serde_json::from_value(kept.into())
         });
         let credentials = credentials.map_err(|_| {
-            Failed::NoAccount("the account that was kept makes no sense".to_owned())
+            OrderError::NoAccount("the account that was kept makes no sense".to_owned())
         })?;
         return Ok(builder.from_credentials(credentials).await?);
     }
@@ -105,12 +109,15 @@ async fn account(order: &Order, client: Client, course: &mut Course) -> Result<A
     let created = builder.create(&new, order.directory.clone(), None).await;
     let (account, credentials) = created?;
     let kept = serde_json::to_string(&credentials);
-    course.account = Some(kept.map_err(|error| Failed::Refused(error.to_string()))?);
+    course.account = Some(kept.map_err(|error| OrderError::Refused(error.to_string()))?);
     Ok(account)
 }
 
 /// Shows what has to be shown for each name, and has the authority look.
-async fn prove(order: &mut instant_acme::Order, proofs: &Proofs) -> Result<Vec<Proof>, Failed> {
+async fn complete_challenge(
+    order: &mut instant_acme::Order,
+    proofs: &AlpnChallenges,
+) -> Result<Vec<AlpnChallenge>, OrderError> {
     let mut shown = Vec::new();
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
@@ -122,23 +129,23 @@ async fn prove(order: &mut instant_acme::Order, proofs: &Proofs) -> Result<Vec<P
             AuthorizationStatus::Pending => {}
             status => {
                 let words = format!("{name}: the authorization is {status:?}");
-                return Err(Failed::Refused(words));
+                return Err(OrderError::Refused(words));
             }
         }
         let Some(mut challenge) = authorization.challenge(ChallengeType::TlsAlpn01) else {
             let words = format!("{name}: the authority does not take TLS-ALPN-01 for it");
-            return Err(Failed::Refused(words));
+            return Err(OrderError::Refused(words));
         };
         let digest = challenge.key_authorization().digest();
         let proof = proof(&name, digest.as_ref(), proofs);
-        shown.push(proof.map_err(|why| Failed::Refused(format!("{name}: {why}")))?);
+        shown.push(proof.map_err(|why| OrderError::Refused(format!("{name}: {why}")))?);
         challenge.set_ready().await?;
     }
     Ok(shown)
 }
 
 /// A self-signed certificate with the digest in it (RFC 8737 section 3).
-fn proof(name: &str, digest: &[u8], proofs: &Proofs) -> Result<Proof, String> {
+fn proof(name: &str, digest: &[u8], proofs: &AlpnChallenges) -> Result<AlpnChallenge, String> {
     let made = || {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(vec![name.to_owned()])?;
@@ -161,13 +168,13 @@ async fn reasons(order: &mut instant_acme::Order) -> Vec<String> {
             continue;
         };
         let problems = state.challenges.iter().filter_map(|one| one.error.as_ref());
-        reasons.extend(problems.map(|problem| format!("{name}: {}", words(problem))));
+        reasons.extend(problems.map(|problem| format!("{name}: {}", problem_text(problem))));
     }
     reasons
 }
 
 /// On one line, whatever the authority sends.
-pub(super) fn words(problem: &Problem) -> String {
+pub(super) fn problem_text(problem: &Problem) -> String {
     let mut words = problem
         .detail
         .clone()
@@ -182,11 +189,11 @@ pub(super) fn words(problem: &Problem) -> String {
 /// Of a problem, in characters.
 const WORDS_MAX: usize = 400;
 
-impl From<Error> for Failed {
+impl From<Error> for OrderError {
     fn from(error: Error) -> Self {
         match error {
             Error::Api(problem) => {
-                let words = words(&problem);
+                let words = problem_text(&problem);
                 match problem.r#type.as_deref() {
                     Some(LIMITED) => Self::Limited {
                         why: words,

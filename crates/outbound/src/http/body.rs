@@ -8,9 +8,9 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
-use veche_calls::{Fault, FaultKind, Outcome, Reply};
+use veche_calls::{CallError, CallErrorKind, CallOutcome, Reply};
 
-use super::connect::{io_kind, words};
+use super::connect::{error_text, io_kind};
 use super::exchange::Exchange;
 use super::gzip::Inflater;
 use super::{fault, shown};
@@ -22,7 +22,7 @@ const PIECE_BYTES: usize = 64 << 10;
 const ANNOUNCED_BYTES_MAX: u64 = 1 << 20;
 
 /// A body that is under way. Dropped before its end it takes its connection along.
-pub(super) struct Body {
+pub(super) struct IncomingBody {
     /// `None` at its end, and after an error.
     source: Option<(Incoming, Exchange)>,
     inflater: Option<Inflater>,
@@ -31,7 +31,7 @@ pub(super) struct Body {
     bytes_max: u64,
 }
 
-impl Body {
+impl IncomingBody {
     pub(super) fn new(
         incoming: Incoming,
         exchange: Exchange,
@@ -47,7 +47,7 @@ impl Body {
     }
 
     /// The next piece, never empty; `None` at the end. What is waited for when the future is dropped comes next time.
-    pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, Fault> {
+    pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, CallError> {
         let piece = self.raw_piece().await;
         let piece = piece.and_then(|piece| {
             let length = piece.as_ref().map_or(0, Bytes::len) as u64;
@@ -63,18 +63,18 @@ impl Body {
         piece
     }
 
-    fn too_long(&self) -> Fault {
+    fn too_long(&self) -> CallError {
         let words = format!(
             "the answer is longer than {} bytes (max_body)",
             self.bytes_max
         );
-        fault(FaultKind::Broken, words)
+        fault(CallErrorKind::Broken, words)
     }
 
-    async fn raw_piece(&mut self) -> Result<Option<Bytes>, Fault> {
+    async fn raw_piece(&mut self) -> Result<Option<Bytes>, CallError> {
         loop {
             if let Some(inflater) = &mut self.inflater
-                && !inflater.is_hungry()
+                && !inflater.needs_input()
             {
                 let piece = inflater.pull(PIECE_BYTES).map_err(no_gzip)?;
                 if !piece.is_empty() {
@@ -110,7 +110,7 @@ impl Body {
     }
 
     /// All of it.
-    pub(super) async fn whole(mut self) -> Result<Vec<u8>, Fault> {
+    pub(super) async fn whole(mut self) -> Result<Vec<u8>, CallError> {
         use hyper::body::Body as _;
         let announced = self
             .source
@@ -135,12 +135,12 @@ impl Body {
     }
 }
 
-fn no_gzip(error: std::io::Error) -> Fault {
+fn no_gzip(error: std::io::Error) -> CallError {
     let words = format!("the answer says it is gzip and is none: {error}");
-    fault(FaultKind::Broken, words)
+    fault(CallErrorKind::Broken, words)
 }
 
-fn broken_off(error: &hyper::Error) -> Fault {
+fn broken_off(error: &hyper::Error) -> CallError {
     let is_closed = error.is_incomplete_message() || error.is_closed() || {
         let kind = io_kind(error);
         matches!(
@@ -151,26 +151,26 @@ fn broken_off(error: &hyper::Error) -> Fault {
     match is_closed {
         true => {
             let words = "the connection was closed in the middle of the answer";
-            fault(FaultKind::ConnectionLost, words)
+            fault(CallErrorKind::ConnectionLost, words)
         }
         false => {
-            let words = format!("the answer has broken off: {}", words(error));
-            fault(FaultKind::Broken, words)
+            let words = format!("the answer has broken off: {}", error_text(error));
+            fault(CallErrorKind::Broken, words)
         }
     }
 }
 
 /// A body that a script reads piece by piece.
-pub(super) struct Stream {
-    body: Mutex<Body>,
+pub(super) struct BodyStream {
+    body: Mutex<IncomingBody>,
     /// For each piece.
     timeout: Duration,
     /// Whose answer it is.
     place: String,
 }
 
-impl Stream {
-    pub(super) fn new(body: Body, timeout: Duration, place: String) -> Self {
+impl BodyStream {
+    pub(super) fn new(body: IncomingBody, timeout: Duration, place: String) -> Self {
         let body = Mutex::new(body);
         Self {
             body,
@@ -179,14 +179,14 @@ impl Stream {
         }
     }
 
-    pub(super) async fn read(&self) -> Outcome {
+    pub(super) async fn read(&self) -> CallOutcome {
         let piece = async { self.body.lock().await.piece().await };
         match timeout(self.timeout, piece).await {
             Ok(piece) => Ok(Reply::Chunk(piece?.map(Vec::from))),
             Err(_) => {
                 let (time, place) = (shown(self.timeout), &self.place);
                 let words = format!("timeout after {time} reading the answer of {place}");
-                Err(fault(FaultKind::Timeout, words))
+                Err(fault(CallErrorKind::Timeout, words))
             }
         }
     }

@@ -17,12 +17,12 @@ use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::sleep;
 use tokio_rustls::TlsConnector;
-use veche_calls::{Fault, FaultKind, Trust};
-use veche_tls::Believe;
+use veche_calls::{CallError, CallErrorKind, CertificateTrust};
+use veche_tls::TrustSource;
 
-use super::pool::{Link, Place};
-use super::{Client, fault};
-use crate::metrics::Connected;
+use super::pool::{ConnectionTarget, HttpConnection};
+use super::{HttpClient, fault};
+use crate::metrics::ConnectionGuard;
 
 /// The next address of a host is tried when one has not answered so long (RFC 8305, section 5).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
@@ -30,9 +30,12 @@ const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 /// Bytes of an answer's head; as much of a body is read at once.
 const HEAD_BYTES_MAX: usize = 128 << 10;
 
-impl Client {
+impl HttpClient {
     /// A new connection.
-    pub(super) async fn connect(self: &Arc<Self>, place: &Place) -> Result<Link, Fault> {
+    pub(super) async fn connect(
+        self: &Arc<Self>,
+        place: &ConnectionTarget,
+    ) -> Result<HttpConnection, CallError> {
         let stream = dial(place).await?;
         // Requests go out in one piece.
         let _ = stream.set_nodelay(true);
@@ -42,11 +45,11 @@ impl Client {
         }
         let broken = |why: &dyn std::fmt::Display| {
             let words = format!("no TLS with {}: {why}", place.shown());
-            fault(FaultKind::Broken, words)
+            fault(CallErrorKind::Broken, words)
         };
-        let trust = self.trust(believe(&place.trust)).await;
+        let trust = self.trust_store(tls_config(&place.trust)).await;
         let config = trust
-            .map_err(|why| fault(FaultKind::Invalid, why))?
+            .map_err(|why| fault(CallErrorKind::Invalid, why))?
             .config();
         let name = ServerName::try_from(place.host.clone()).map_err(|error| broken(&error))?;
         let stream = TlsConnector::from(config).connect(name, stream).await;
@@ -55,27 +58,27 @@ impl Client {
     }
 
     /// Reads files where they may take their time.
-    async fn trust(&self, believe: Believe) -> Result<veche_tls::Trust, String> {
-        if let Some(known) = self.trusts.known(&believe) {
+    async fn trust_store(&self, believe: TrustSource) -> Result<veche_tls::ClientTrust, String> {
+        if let Some(known) = self.trusts.cached(&believe) {
             return Ok(known);
         }
         let trusts = Arc::clone(&self.trusts);
-        match tokio::task::spawn_blocking(move || trusts.find(&believe)).await {
+        match tokio::task::spawn_blocking(move || trusts.load(&believe)).await {
             Ok(found) => found.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         }
     }
 }
 
-fn believe(trust: &Trust) -> Believe {
+fn tls_config(trust: &CertificateTrust) -> TrustSource {
     match trust {
-        Trust::System => Believe::System,
-        Trust::File(file) => Believe::File(file.clone()),
-        Trust::Anybody => Believe::Anybody,
+        CertificateTrust::System => TrustSource::System,
+        CertificateTrust::File(file) => TrustSource::File(file.clone()),
+        CertificateTrust::Anybody => TrustSource::Insecure,
     }
 }
 
-impl Place {
+impl ConnectionTarget {
     /// As people read it.
     pub(super) fn shown(&self) -> String {
         match self.host.contains(':') {
@@ -86,10 +89,10 @@ impl Place {
 }
 
 /// A socket to the first address that answers.
-async fn dial(place: &Place) -> Result<TcpStream, Fault> {
+async fn dial(place: &ConnectionTarget) -> Result<TcpStream, CallError> {
     let unreachable = |why: &dyn std::fmt::Display| {
         let words = format!("cannot connect to {}: {why}", place.shown());
-        fault(FaultKind::Unreachable, words)
+        fault(CallErrorKind::Unreachable, words)
     };
     let addresses = lookup_host((place.host.as_str(), place.port)).await;
     let mut addresses = addresses.map_err(|error| unreachable(&error))?;
@@ -111,7 +114,7 @@ async fn dial(place: &Place) -> Result<TcpStream, Fault> {
 }
 
 /// Speaks HTTP/1.1 over it, in a task of its own that ends with the connection.
-async fn drive<T>(stream: T, connected: Connected) -> Result<Link, Fault>
+async fn drive<T>(stream: T, connected: ConnectionGuard) -> Result<HttpConnection, CallError>
 where
     T: Read + Write + Unpin + Send + 'static,
 {
@@ -119,13 +122,13 @@ where
     builder.max_buf_size(HEAD_BYTES_MAX);
     let handshake = builder.handshake::<_, Full<Bytes>>(stream).await;
     let (sender, connection): (SendRequest<Full<Bytes>>, _) =
-        handshake.map_err(|error| fault(FaultKind::Broken, words(&error)))?;
+        handshake.map_err(|error| fault(CallErrorKind::Broken, error_text(&error)))?;
     let task = tokio::spawn(async move {
         // Whoever waits for an answer is told what has happened.
         let _ = connection.await;
         drop(connected);
     });
-    Ok(Link {
+    Ok(HttpConnection {
         sender,
         task: task.abort_handle(),
     })
@@ -138,7 +141,7 @@ pub(super) fn io_kind(error: &hyper::Error) -> Option<io::ErrorKind> {
 }
 
 /// What an error says, and what is behind it.
-pub(super) fn words(error: &hyper::Error) -> String {
+pub(super) fn error_text(error: &hyper::Error) -> String {
     let mut words = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -11,12 +11,12 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::time::timeout;
 use url::Url;
-use veche_calls::{Fault, FaultKind};
+use veche_calls::{CallError, CallErrorKind};
 
-use super::connect::{io_kind, words};
-use super::pool::{Link, Place, Seat};
-use super::progress::{Phase, Progress};
-use super::{Client, fault, shown};
+use super::connect::{error_text, io_kind};
+use super::pool::{ConnectionPermit, ConnectionTarget, HttpConnection};
+use super::progress::{Phase, RequestProgress};
+use super::{HttpClient, fault, shown};
 
 /// Says who asks, unless the script does.
 const AGENT: &str = concat!("veche/", env!("CARGO_PKG_VERSION"));
@@ -33,20 +33,21 @@ pub(super) struct Hop {
 /// A connection while an answer is read from it.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    seat: Seat,
-    link: Link,
+    seat: ConnectionPermit,
+    link: HttpConnection,
 }
 
 impl Exchange {
     /// The answer was read to its end.
     pub(super) fn finish(self) {
-        self.seat.leave(self.link);
+        self.seat.return_connection(self.link);
     }
 }
 
 impl Hop {
-    fn request(&self) -> Result<Request<Full<Bytes>>, Fault> {
-        let invalid = |error: &dyn std::fmt::Display| fault(FaultKind::Invalid, error.to_string());
+    fn request(&self) -> Result<Request<Full<Bytes>>, CallError> {
+        let invalid =
+            |error: &dyn std::fmt::Display| fault(CallErrorKind::Invalid, error.to_string());
         let target = &self.url[url::Position::BeforePath..url::Position::AfterQuery];
         let request = Request::builder().method(&self.method).uri(target);
         let body = Full::new(self.body.clone());
@@ -77,17 +78,17 @@ impl Hop {
     }
 }
 
-impl Client {
+impl HttpClient {
     /// Sends a request and waits for the head of its answer.
     pub(super) async fn exchange(
         self: &Arc<Self>,
         hop: &Hop,
-        place: &Place,
+        place: &ConnectionTarget,
         connect_timeout: Duration,
-        progress: &Progress,
-    ) -> Result<(Response<Incoming>, Exchange), Fault> {
+        progress: &RequestProgress,
+    ) -> Result<(Response<Incoming>, Exchange), CallError> {
         progress.set(Phase::Waiting, place);
-        let seat = self.pool.seat(place, &self.figures).await;
+        let seat = self.pool.acquire(place, &self.figures).await;
         let mut may_reuse = true;
         loop {
             let kept = if may_reuse { seat.take() } else { None };
@@ -103,7 +104,7 @@ impl Client {
                             let time = shown(connect_timeout);
                             let words =
                                 format!("timeout after {time} connecting to {}", place.shown());
-                            Err(fault(FaultKind::Timeout, words))
+                            Err(fault(CallErrorKind::Timeout, words))
                         })?
                 }
             };
@@ -111,7 +112,7 @@ impl Client {
             let mut failed = match link.sender.try_send_request(hop.request()?).await {
                 Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                     let words = "the answer switches to another protocol";
-                    return Err(fault(FaultKind::Broken, words));
+                    return Err(fault(CallErrorKind::Broken, words));
                 }
                 Ok(response) => return Ok((response, Exchange { seat, link })),
                 Err(failed) => failed,
@@ -141,16 +142,19 @@ fn is_gone(error: &hyper::Error) -> bool {
     error.is_incomplete_message() || error.is_canceled() || error.is_closed() || is_reset
 }
 
-fn no_answer(error: &hyper::Error, place: &Place) -> Fault {
+fn no_answer(error: &hyper::Error, place: &ConnectionTarget) -> CallError {
     let place = place.shown();
     match is_gone(error) {
         true => {
             let words = format!("{place} closed the connection without an answer");
-            fault(FaultKind::ConnectionLost, words)
+            fault(CallErrorKind::ConnectionLost, words)
         }
         false => {
-            let words = format!("no answer of {place} that makes sense: {}", words(error));
-            fault(FaultKind::Broken, words)
+            let words = format!(
+                "no answer of {place} that makes sense: {}",
+                error_text(error)
+            );
+            fault(CallErrorKind::Broken, words)
         }
     }
 }

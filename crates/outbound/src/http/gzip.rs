@@ -39,7 +39,7 @@ impl Inflater {
     }
 
     /// Whether all that was received is inflated: more can be [pushed](Self::push).
-    pub(super) fn is_hungry(&self) -> bool {
+    pub(super) fn needs_input(&self) -> bool {
         self.pending.is_empty()
     }
 
@@ -90,7 +90,7 @@ mod tests {
         let (mut inflater, mut all) = (Inflater::new(), Vec::new());
         for piece in pieces {
             inflater.push(piece.clone());
-            while !inflater.is_hungry() {
+            while !inflater.needs_input() {
                 all.extend(inflater.pull(100)?);
             }
         }
@@ -133,6 +133,6 @@ mod tests {
             "{}",
             first.len()
         );
-        assert!(!inflater.is_hungry());
+        assert!(!inflater.needs_input());
     }
 }

@@ -19,26 +19,28 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use tokio::time::timeout;
 use url::Url;
-use veche_calls::{Body as Delivered, Fault, FaultKind, Fetch, Handle, Http, HttpReply};
-use veche_calls::{Outcome, Reply, Trust, masked};
-use veche_tls::Trusts;
+use veche_calls::{
+    CallError, CallErrorKind, Handle, HttpCall, HttpReply, HttpRequest, ReplyBody as Delivered,
+};
+use veche_calls::{CallOutcome, CertificateTrust, Reply, masked};
+use veche_tls::TrustStores;
 
-use crate::metrics::Figures;
-use body::{Body, Stream};
+use crate::metrics::ClientMetrics;
+use body::{BodyStream, IncomingBody};
 use exchange::Hop;
-use pool::{Place, Pool};
-use progress::{Phase, Progress};
+use pool::{ConnectionTarget, HttpPool};
+use progress::{Phase, RequestProgress};
 
 /// What all requests share.
 #[derive(Debug)]
-pub(crate) struct Client {
-    pool: Arc<Pool>,
-    trusts: Arc<Trusts>,
-    figures: Arc<Figures>,
+pub(crate) struct HttpClient {
+    pool: Arc<HttpPool>,
+    trusts: Arc<TrustStores>,
+    figures: Arc<ClientMetrics>,
 }
 
-impl Client {
-    pub(crate) fn new(figures: Arc<Figures>) -> Self {
+impl HttpClient {
+    pub(crate) fn new(figures: Arc<ClientMetrics>) -> Self {
         Self {
             pool: Arc::default(),
             trusts: Arc::default(),
@@ -46,31 +48,35 @@ impl Client {
         }
     }
 
-    pub(crate) fn trusts(&self) -> &Arc<Trusts> {
+    pub(crate) fn trusts(&self) -> &Arc<TrustStores> {
         &self.trusts
     }
 
     /// Performs one call.
-    pub(crate) async fn perform(self: &Arc<Self>, call: Http) -> Outcome {
+    pub(crate) async fn perform(self: &Arc<Self>, call: HttpCall) -> CallOutcome {
         match call {
-            Http::Fetch(fetch) => {
-                let progress = Progress::default();
+            HttpCall::Fetch(fetch) => {
+                let progress = RequestProgress::default();
                 let following = self.follow(&fetch, &progress);
                 timeout(fetch.timeout, following).await.unwrap_or_else(|_| {
                     let (time, doing) = (shown(fetch.timeout), progress.shown());
                     let words = format!("timeout after {time} {doing}");
-                    Err(fault(FaultKind::Timeout, words))
+                    Err(fault(CallErrorKind::Timeout, words))
                 })
             }
-            Http::Read(read) => match read.stream.of::<Stream>() {
+            HttpCall::Read(read) => match read.stream.of::<BodyStream>() {
                 Some(stream) => stream.read().await,
-                None => Err(fault(FaultKind::Invalid, "this is no answer's body")),
+                None => Err(fault(CallErrorKind::Invalid, "this is no answer's body")),
             },
         }
     }
 
     /// Asks, and asks elsewhere as long as it is told to.
-    async fn follow(self: &Arc<Self>, fetch: &Fetch, progress: &Progress) -> Outcome {
+    async fn follow(
+        self: &Arc<Self>,
+        fetch: &HttpRequest,
+        progress: &RequestProgress,
+    ) -> CallOutcome {
         let mut hop = first(fetch)?;
         let inflates = !hop.headers.contains_key(ACCEPT_ENCODING);
         let mut redirects = 0;
@@ -83,7 +89,7 @@ impl Client {
             let is_gzip = inflates
                 && hop.method != Method::HEAD
                 && head.headers.get(CONTENT_ENCODING).is_some_and(is_gzip);
-            let body = Body::new(incoming, exchange, is_gzip, fetch.body_bytes_max);
+            let body = IncomingBody::new(incoming, exchange, is_gzip, fetch.body_bytes_max);
             let next = match fetch.redirects_max {
                 0 => None,
                 _ => redirect::next(&hop, head.status, &head.headers)?,
@@ -94,7 +100,7 @@ impl Client {
                     let most = fetch.redirects_max;
                     let last = masked(next.url.as_str());
                     let words = format!("more than {most} redirects, the last one to {last}");
-                    return Err(fault(FaultKind::Broken, words));
+                    return Err(fault(CallErrorKind::Broken, words));
                 }
                 body.discard().await;
                 hop = next;
@@ -107,7 +113,7 @@ impl Client {
             }
             let body = match fetch.is_stream {
                 true => {
-                    let stream = Stream::new(body, fetch.timeout, place.shown());
+                    let stream = BodyStream::new(body, fetch.timeout, place.shown());
                     Delivered::Stream(Handle::new(stream))
                 }
                 false => Delivered::Whole(body.whole().await?),
@@ -131,8 +137,8 @@ fn is_gzip(value: &HeaderValue) -> bool {
 }
 
 /// The request as it was asked for.
-fn first(fetch: &Fetch) -> Result<Hop, Fault> {
-    let invalid = |what: &str| fault(FaultKind::Invalid, what);
+fn first(fetch: &HttpRequest) -> Result<Hop, CallError> {
+    let invalid = |what: &str| fault(CallErrorKind::Invalid, what);
     let method = Method::from_bytes(fetch.method.as_bytes());
     let mut headers = HeaderMap::new();
     for (name, value) in &fetch.headers {
@@ -146,7 +152,7 @@ fn first(fetch: &Fetch) -> Result<Hop, Fault> {
     }
     let mut url = Url::parse(&fetch.url).map_err(|error| {
         fault(
-            FaultKind::Invalid,
+            CallErrorKind::Invalid,
             format!("{:?}: {error}", masked(&fetch.url)),
         )
     })?;
@@ -160,10 +166,10 @@ fn first(fetch: &Fetch) -> Result<Hop, Fault> {
 }
 
 /// Where the connection for a URL goes to.
-fn place(fetch: &Fetch, url: &Url) -> Result<Place, Fault> {
+fn place(fetch: &HttpRequest, url: &Url) -> Result<ConnectionTarget, CallError> {
     let invalid = |why: &str| {
         fault(
-            FaultKind::Invalid,
+            CallErrorKind::Invalid,
             format!("{:?}: {why}", masked(url.as_str())),
         )
     };
@@ -179,20 +185,20 @@ fn place(fetch: &Fetch, url: &Url) -> Result<Place, Fault> {
     }
     let host = url.host_str().ok_or_else(|| invalid("no host"))?;
     let port = url.port_or_known_default();
-    Ok(Place {
+    Ok(ConnectionTarget {
         is_tls,
         host: host.trim_matches(['[', ']']).to_owned(),
         port: port.ok_or_else(|| invalid("no port"))?,
         trust: match is_tls {
             true => fetch.trust.clone(),
-            false => Trust::System,
+            false => CertificateTrust::System,
         },
         connections_max: fetch.connections_max,
     })
 }
 
-fn fault(kind: FaultKind, words: impl std::fmt::Display) -> Fault {
-    Fault::new(kind, format!("http: {words}"))
+fn fault(kind: CallErrorKind, words: impl std::fmt::Display) -> CallError {
+    CallError::new(kind, format!("http: {words}"))
 }
 
 /// A time as people read it.

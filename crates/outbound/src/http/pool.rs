@@ -1,6 +1,6 @@
 //! Connections that are kept, and how many there may be to one place.
 //!
-//! Whoever wants to ask something takes a [`Seat`] first, in the order of asking; there are as many as connections are
+//! Whoever wants to ask something takes a [`ConnectionPermit`] first, in the order of asking; there are as many as connections are
 //! allowed. With it he takes a connection that is kept, or makes one. A connection goes back only when its last answer
 //! was read to its end; one that is dropped is closed.
 
@@ -16,19 +16,19 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
-use veche_calls::Trust;
+use veche_calls::CertificateTrust;
 
-use crate::metrics::Figures;
+use crate::metrics::ClientMetrics;
 
 /// Where a connection leads to, and what may not be mixed with others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct ConnectionTarget {
     pub(super) is_tls: bool,
     /// A name or an address, without brackets.
     pub(super) host: String,
     pub(super) port: u16,
     /// Of no matter without TLS.
-    pub(super) trust: Trust,
+    pub(super) trust: CertificateTrust,
     pub(super) connections_max: u32,
 }
 
@@ -41,27 +41,27 @@ const SETTLE: Duration = Duration::from_secs(1);
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Pool {
-    berths: Mutex<HashMap<Place, Arc<Berth>>>,
+pub(super) struct HttpPool {
+    berths: Mutex<HashMap<ConnectionTarget, Arc<TargetPool>>>,
     /// Somebody looks for connections that are over.
     is_swept: Mutex<bool>,
 }
 
 /// Those to one place.
 #[derive(Debug)]
-struct Berth {
+struct TargetPool {
     seats: Arc<Semaphore>,
-    idle: Mutex<Vec<(Link, Instant)>>,
+    idle: Mutex<Vec<(HttpConnection, Instant)>>,
 }
 
 /// A connection. It is closed when this is dropped.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct HttpConnection {
     pub(super) sender: SendRequest<Full<Bytes>>,
     pub(super) task: AbortHandle,
 }
 
-impl Drop for Link {
+impl Drop for HttpConnection {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -69,15 +69,19 @@ impl Drop for Link {
 
 /// The right to use a connection to a place.
 #[derive(Debug)]
-pub(super) struct Seat {
-    berth: Arc<Berth>,
+pub(super) struct ConnectionPermit {
+    berth: Arc<TargetPool>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Pool {
+impl HttpPool {
     /// Waits until there may be another connection to that place.
-    pub(super) async fn seat(self: &Arc<Self>, place: &Place, figures: &Arc<Figures>) -> Seat {
-        let berth = self.berth(place);
+    pub(super) async fn acquire(
+        self: &Arc<Self>,
+        place: &ConnectionTarget,
+        figures: &Arc<ClientMetrics>,
+    ) -> ConnectionPermit {
+        let berth = self.target_pool(place);
         let seats = Arc::clone(&berth.seats);
         let permit = match Arc::clone(&seats).try_acquire_owned() {
             Ok(permit) => permit,
@@ -87,31 +91,31 @@ impl Pool {
                 permit.expect("nobody closes the semaphore")
             }
         };
-        Seat {
+        ConnectionPermit {
             berth,
             _permit: permit,
         }
     }
 
-    fn berth(self: &Arc<Self>, place: &Place) -> Arc<Berth> {
+    fn target_pool(self: &Arc<Self>, place: &ConnectionTarget) -> Arc<TargetPool> {
         let mut berths = self.berths.lock();
         if let Some(berth) = berths.get(place) {
             return Arc::clone(berth);
         }
-        let berth = Arc::new(Berth {
+        let berth = Arc::new(TargetPool {
             seats: Arc::new(Semaphore::new(place.connections_max as usize)),
             idle: Mutex::default(),
         });
         berths.insert(place.clone(), Arc::clone(&berth));
         drop(berths);
         if !std::mem::replace(&mut *self.is_swept.lock(), true) {
-            tokio::spawn(Arc::clone(self).sweep());
+            tokio::spawn(Arc::clone(self).close_idle());
         }
         berth
     }
 
     /// Lets go of connections that are over and of places to which there are none, until nothing is left.
-    async fn sweep(self: Arc<Self>) {
+    async fn close_idle(self: Arc<Self>) {
         loop {
             sleep(SWEEP).await;
             let mut berths = self.berths.lock();
@@ -129,9 +133,9 @@ impl Pool {
     }
 }
 
-impl Seat {
+impl ConnectionPermit {
     /// A connection that is kept and was not closed meanwhile, as far as is known.
-    pub(super) fn take(&self) -> Option<Link> {
+    pub(super) fn take(&self) -> Option<HttpConnection> {
         let mut idle = self.berth.idle.lock();
         loop {
             let (link, since) = idle.pop()?;
@@ -142,7 +146,7 @@ impl Seat {
     }
 
     /// Gives back a connection whose last answer was read to its end.
-    pub(super) fn leave(self, mut link: Link) {
+    pub(super) fn return_connection(self, mut link: HttpConnection) {
         match link.sender.ready().now_or_never() {
             Some(Ok(())) => self.put(link),
             Some(Err(_)) => {}
@@ -157,7 +161,7 @@ impl Seat {
         }
     }
 
-    fn put(self, link: Link) {
+    fn put(self, link: HttpConnection) {
         self.berth.idle.lock().push((link, Instant::now()));
     }
 }

@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 
-use super::pool::Place;
+use super::pool::ConnectionTarget;
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug)]
@@ -14,10 +14,10 @@ pub(super) enum Phase {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Progress(Mutex<Option<(Phase, String)>>);
+pub(super) struct RequestProgress(Mutex<Option<(Phase, String)>>);
 
-impl Progress {
-    pub(super) fn set(&self, phase: Phase, place: &Place) {
+impl RequestProgress {
+    pub(super) fn set(&self, phase: Phase, place: &ConnectionTarget) {
         *self.0.lock() = Some((phase, place.shown()));
     }
 

@@ -6,7 +6,7 @@ use http::header::{
     HOST, LOCATION, PROXY_AUTHORIZATION,
 };
 use http::{HeaderMap, Method, StatusCode};
-use veche_calls::{Fault, FaultKind, masked};
+use veche_calls::{CallError, CallErrorKind, masked};
 
 use super::exchange::Hop;
 use super::fault;
@@ -19,7 +19,7 @@ pub(super) fn next(
     hop: &Hop,
     status: StatusCode,
     headers: &HeaderMap,
-) -> Result<Option<Hop>, Fault> {
+) -> Result<Option<Hop>, CallError> {
     if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }
@@ -29,7 +29,7 @@ pub(super) fn next(
     let location = String::from_utf8_lossy(location.as_bytes());
     let bad = |why: &dyn std::fmt::Display| {
         let words = format!("a redirect to {:?}: {why}", masked(&location));
-        fault(FaultKind::Broken, words)
+        fault(CallErrorKind::Broken, words)
     };
     let mut url = hop.url.join(&location).map_err(|error| bad(&error))?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -86,7 +86,7 @@ mod tests {
         }
     }
 
-    fn follow(method: Method, status: u16, location: &str) -> Result<Option<Hop>, Fault> {
+    fn follow(method: Method, status: u16, location: &str) -> Result<Option<Hop>, CallError> {
         let mut headers = HeaderMap::new();
         let location = HeaderValue::from_bytes(location.as_bytes()).expect("a value");
         headers.insert(LOCATION, location);
@@ -149,7 +149,7 @@ mod tests {
             "http://[/",
         ] {
             let fault = follow(Method::GET, 302, location).expect_err(location);
-            assert_eq!(fault.kind, FaultKind::Broken);
+            assert_eq!(fault.kind, CallErrorKind::Broken);
             assert!(fault.words.contains(&masked(location)), "{fault:?}");
             assert!(!fault.words.contains("u:p"), "{fault:?}");
         }

@@ -1,7 +1,7 @@
 //! The driver's errors as faults.
 
 use mysql_async::{DriverError, Error, IoError};
-use veche_calls::{Fault, FaultKind};
+use veche_calls::{CallError, CallErrorKind};
 
 /// The server rolls back everything, not the statement alone: a deadlock, and its kind in clusters.
 const ROLLED_BACK: [&str; 2] = ["mysql: 1213 ", "mysql: 1180 "];
@@ -14,57 +14,57 @@ const LAST_WORDS: [u16; 5] = [1053, 1927, 4031, 1153, 1159];
 const GOODBYES: [u16; 3] = [1053, 1927, 4031];
 
 /// As whoever asked is told.
-pub(super) fn fault(error: &Error) -> Fault {
+pub(super) fn call_error(error: &Error) -> CallError {
     let (kind, words) = match error {
         Error::Server(error) => {
             let words = format!("{} ({}): {}", error.code, error.state, error.message);
             let kind = match GOODBYES.contains(&error.code) {
-                true => FaultKind::ConnectionLost,
-                false => FaultKind::Refused,
+                true => CallErrorKind::ConnectionLost,
+                false => CallErrorKind::Refused,
             };
             (kind, words)
         }
-        Error::Io(IoError::Tls(error)) => (FaultKind::Broken, format!("TLS: {error}")),
+        Error::Io(IoError::Tls(error)) => (CallErrorKind::Broken, format!("TLS: {error}")),
         Error::Io(IoError::Io(error)) => (
-            FaultKind::ConnectionLost,
+            CallErrorKind::ConnectionLost,
             format!("connection lost: {error}"),
         ),
         Error::Driver(DriverError::StmtParamsMismatch { required, supplied }) => {
             let words = format!(
                 "the statement has {required} places for values, and {supplied} were given"
             );
-            (FaultKind::Invalid, words)
+            (CallErrorKind::Invalid, words)
         }
         Error::Driver(DriverError::ConnectionClosed) => {
-            (FaultKind::ConnectionLost, "connection lost".to_owned())
+            (CallErrorKind::ConnectionLost, "connection lost".to_owned())
         }
         Error::Driver(error @ (DriverError::Params(_) | DriverError::MixedParams)) => {
             let words = format!("values are bound to ? only, in order: {error}");
-            (FaultKind::Invalid, words)
+            (CallErrorKind::Invalid, words)
         }
         Error::Driver(DriverError::PacketTooLarge) => {
             let words = "a value is larger than the server's max_allowed_packet".to_owned();
-            (FaultKind::Invalid, words)
+            (CallErrorKind::Invalid, words)
         }
-        Error::Driver(error) => (FaultKind::Broken, error.to_string()),
-        Error::Other(error) => (FaultKind::Broken, error.to_string()),
-        Error::Url(error) => (FaultKind::Invalid, error.to_string()),
+        Error::Driver(error) => (CallErrorKind::Broken, error.to_string()),
+        Error::Other(error) => (CallErrorKind::Broken, error.to_string()),
+        Error::Url(error) => (CallErrorKind::Invalid, error.to_string()),
     };
-    Fault::new(kind, format!("mysql: {words}"))
+    CallError::new(kind, format!("mysql: {words}"))
 }
 
 /// The same of an attempt to connect.
-pub(super) fn not_connected(error: &Error) -> Fault {
+pub(super) fn not_connected(error: &Error) -> CallError {
     match error {
         Error::Io(IoError::Io(error)) => {
             let words = format!("mysql: not connected: {error}");
-            Fault::new(FaultKind::Unreachable, words)
+            CallError::new(CallErrorKind::Unreachable, words)
         }
-        error => match fault(error) {
-            Fault {
-                kind: FaultKind::ConnectionLost,
+        error => match call_error(error) {
+            CallError {
+                kind: CallErrorKind::ConnectionLost,
                 words,
-            } => Fault::new(FaultKind::Unreachable, words),
+            } => CallError::new(CallErrorKind::Unreachable, words),
             fault => fault,
         },
     }
@@ -85,7 +85,7 @@ pub(super) fn lost(error: &Error) -> bool {
 }
 
 /// Whether the server has ended the transaction in which it was said.
-pub(super) fn has_ended_transaction(fault: &Fault) -> bool {
+pub(super) fn has_ended_transaction(fault: &CallError) -> bool {
     ROLLED_BACK
         .iter()
         .any(|start| fault.words.starts_with(start))

@@ -10,7 +10,7 @@ use tokens::{Token, Tokens};
 use words::{FUNCTIONS, NOT_FUNCTIONS, SUSPECT, TABLE_FOLLOWS, VERBS, has};
 
 /// Returns whether the connection may not be as it was after that statement.
-pub(super) fn leaves_traces(sql: &str) -> bool {
+pub(super) fn changes_session_state(sql: &str) -> bool {
     let mut tokens = Tokens::new(sql);
     let mut verb = tokens.next();
     while verb == Some(Token::Symbol(b'(')) {
@@ -119,7 +119,7 @@ mod tests {
             "explain select 1",
             "select 'вече', вече from `@x` where a = N'x' and b = x'00' and c = _utf8mb4'x'",
         ] {
-            assert!(!leaves_traces(sql), "{sql}");
+            assert!(!changes_session_state(sql), "{sql}");
         }
     }
 
@@ -211,7 +211,7 @@ mod tests {
             "",
             " -- nothing\n",
         ] {
-            assert!(leaves_traces(sql), "{sql}");
+            assert!(changes_session_state(sql), "{sql}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use mysql_async::consts::ColumnType;
 use mysql_async::{Column, Value as Theirs};
-use veche_calls::mysql::Value;
+use veche_calls::mysql::MysqlValue;
 
 /// Up to here all whole numbers are exact in a double.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
@@ -10,28 +10,28 @@ const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 /// What a value costs besides its bytes.
 const VALUE_BYTES: usize = 16;
 
-pub(super) fn to_server(value: Value) -> Theirs {
+pub(super) fn to_server(value: MysqlValue) -> Theirs {
     match value {
-        Value::Null => Theirs::NULL,
-        Value::Boolean(value) => Theirs::Int(value.into()),
-        Value::Number(value) if value.fract() == 0.0 && value.abs() <= WHOLE_MAX => {
+        MysqlValue::Null => Theirs::NULL,
+        MysqlValue::Boolean(value) => Theirs::Int(value.into()),
+        MysqlValue::Number(value) if value.fract() == 0.0 && value.abs() <= WHOLE_MAX => {
             Theirs::Int(value as i64)
         }
-        Value::Number(value) => Theirs::Double(value),
-        Value::Bytes(bytes) => Theirs::Bytes(bytes),
+        MysqlValue::Number(value) => Theirs::Double(value),
+        MysqlValue::Bytes(bytes) => Theirs::Bytes(bytes),
     }
 }
 
 /// Numbers are numbers as far as a double holds them exactly, and text beyond; times are text.
-pub(super) fn from_server(value: Theirs, column: &Column) -> Value {
+pub(super) fn from_server(value: Theirs, column: &Column) -> MysqlValue {
     match value {
-        Theirs::NULL => Value::Null,
-        Theirs::Bytes(bytes) => Value::Bytes(bytes),
+        Theirs::NULL => MysqlValue::Null,
+        Theirs::Bytes(bytes) => MysqlValue::Bytes(bytes),
         Theirs::Int(value) => whole(value.into()),
         Theirs::UInt(value) => whole(value.into()),
         // By way of its shortest text: 0.1 stays 0.1.
-        Theirs::Float(value) => Value::Number(value.to_string().parse().unwrap_or(f64::NAN)),
-        Theirs::Double(value) => Value::Number(value),
+        Theirs::Float(value) => MysqlValue::Number(value.to_string().parse().unwrap_or(f64::NAN)),
+        Theirs::Double(value) => MysqlValue::Number(value),
         Theirs::Date(year, month, day, hour, minute, second, us) => {
             let mut text = format!("{year:04}-{month:02}-{day:02}");
             let is_day = matches!(
@@ -42,22 +42,22 @@ pub(super) fn from_server(value: Theirs, column: &Column) -> Value {
                 text += &format!(" {hour:02}:{minute:02}:{second:02}");
                 text += &fraction(us, column);
             }
-            Value::Bytes(text.into_bytes())
+            MysqlValue::Bytes(text.into_bytes())
         }
         Theirs::Time(is_negative, days, hours, minutes, seconds, us) => {
             let sign = if is_negative { "-" } else { "" };
             let hours = days * 24 + u32::from(hours);
             let text = format!("{sign}{hours:02}:{minutes:02}:{seconds:02}");
-            Value::Bytes((text + &fraction(us, column)).into_bytes())
+            MysqlValue::Bytes((text + &fraction(us, column)).into_bytes())
         }
     }
 }
 
-fn whole(value: i128) -> Value {
+fn whole(value: i128) -> MysqlValue {
     if value.abs() <= WHOLE_MAX as i128 {
-        Value::Number(value as f64)
+        MysqlValue::Number(value as f64)
     } else {
-        Value::Bytes(value.to_string().into_bytes())
+        MysqlValue::Bytes(value.to_string().into_bytes())
     }
 }
 
@@ -72,10 +72,10 @@ fn fraction(us: u32, column: &Column) -> String {
 }
 
 /// What it takes, about.
-pub(super) fn bytes_of(value: &Value) -> usize {
+pub(super) fn bytes_of(value: &MysqlValue) -> usize {
     VALUE_BYTES
         + match value {
-            Value::Bytes(bytes) => bytes.len(),
+            MysqlValue::Bytes(bytes) => bytes.len(),
             _ => 0,
         }
 }

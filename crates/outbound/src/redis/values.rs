@@ -2,7 +2,7 @@
 
 use redis::{ErrorKind, RedisError, Value};
 use veche_calls::redis::RedisValue;
-use veche_calls::{Fault, FaultKind};
+use veche_calls::{CallError, CallErrorKind};
 
 /// Up to here all whole numbers are exact in a double.
 const WHOLE_MAX: u64 = 1 << 53;
@@ -11,11 +11,11 @@ const WHOLE_MAX: u64 = 1 << 53;
 const VALUES_MAX: usize = 1_000_000;
 
 /// A reply as a script gets it.
-pub(super) fn from_server(value: Value) -> Result<RedisValue, Fault> {
+pub(super) fn from_server(value: Value) -> Result<RedisValue, CallError> {
     let mut left = VALUES_MAX;
     convert(value, &mut left).ok_or_else(|| {
         let words = format!("redis: a reply of more than {VALUES_MAX} values");
-        Fault::new(FaultKind::Broken, words)
+        CallError::new(CallErrorKind::Broken, words)
     })
 }
 
@@ -34,7 +34,7 @@ fn convert(value: Value, left: &mut usize) -> Option<RedisValue> {
         Value::Double(number) => RedisValue::Number(number),
         Value::Boolean(value) => RedisValue::Boolean(value),
         Value::BigNumber(digits) => RedisValue::Bytes(digits),
-        Value::ServerError(error) => RedisValue::Error(words(error.code(), error.details())),
+        Value::ServerError(error) => RedisValue::Error(error_text(error.code(), error.details())),
         Value::Attribute { data, .. } => convert(*data, left)?,
         Value::Array(values) | Value::Set(values) | Value::Push { data: values, .. } => {
             let values = values.into_iter().map(|value| convert(value, left));
@@ -51,7 +51,7 @@ fn convert(value: Value, left: &mut usize) -> Option<RedisValue> {
     })
 }
 
-fn words(code: &str, details: Option<&str>) -> String {
+fn error_text(code: &str, details: Option<&str>) -> String {
     match details {
         Some(details) => format!("{code} {details}"),
         None => code.to_owned(),
@@ -59,29 +59,29 @@ fn words(code: &str, details: Option<&str>) -> String {
 }
 
 /// An error of the driver, or one that it made of the server's.
-pub(super) fn fault(error: &RedisError) -> Fault {
+pub(super) fn call_error(error: &RedisError) -> CallError {
     let (kind, said) = match error.kind() {
         ErrorKind::Io => (
-            FaultKind::ConnectionLost,
+            CallErrorKind::ConnectionLost,
             format!("connection lost: {error}"),
         ),
         ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed => {
             let code = error.code().unwrap_or("ERR");
-            (FaultKind::Refused, words(code, error.detail()))
+            (CallErrorKind::Refused, error_text(code, error.detail()))
         }
-        ErrorKind::InvalidClientConfig => (FaultKind::Invalid, error.to_string()),
-        _ => (FaultKind::Broken, error.to_string()),
+        ErrorKind::InvalidClientConfig => (CallErrorKind::Invalid, error.to_string()),
+        _ => (CallErrorKind::Broken, error.to_string()),
     };
-    Fault::new(kind, format!("redis: {said}"))
+    CallError::new(kind, format!("redis: {said}"))
 }
 
 /// The same of an attempt to connect.
-pub(super) fn not_connected(error: &RedisError) -> Fault {
+pub(super) fn not_connected(error: &RedisError) -> CallError {
     match error.kind() {
         ErrorKind::Io => {
             let words = format!("redis: not connected: {error}");
-            Fault::new(FaultKind::Unreachable, words)
+            CallError::new(CallErrorKind::Unreachable, words)
         }
-        _ => fault(error),
+        _ => call_error(error),
     }
 }

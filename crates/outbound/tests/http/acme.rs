@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 
 use veche_outbound::Outbound;
-use veche_outbound::acme::{Ended, Failed, Order};
-use veche_tls::Proofs;
+use veche_outbound::acme::{CertificateOrder, OrderError, OrderOutcome};
+use veche_tls::AlpnChallenges;
 
 use crate::LONG;
 use crate::server::head;
@@ -17,7 +17,7 @@ use crate::tls::Authority;
 fn order(
     test: &str,
     answer: impl Fn(&str, &str) -> Option<String> + Send + Sync + 'static,
-) -> Ended {
+) -> OrderOutcome {
     let authority = Authority::new(test);
     let port = Arc::new(AtomicU16::new(0));
     let own = Arc::clone(&port);
@@ -31,13 +31,13 @@ fn order(
         }
     });
     port.store(server.address.port(), SeqCst);
-    let order = Order {
+    let order = CertificateOrder {
         directory: format!("https://127.0.0.1:{}/dir", server.address.port()),
         ca: Some(authority.file.clone()),
         contact: Vec::new(),
         account: None,
         names: vec!["a.example".to_owned()],
-        proofs: Proofs::default(),
+        proofs: AlpnChallenges::default(),
     };
     let (done, ended) = channel();
     let outbound = Outbound::default();
@@ -84,7 +84,7 @@ fn usual(asked: &str, at: &str) -> String {
     }
 }
 
-fn failed(ended: Ended) -> Failed {
+fn failed(ended: OrderOutcome) -> OrderError {
     ended.result.err().expect("nothing is issued here")
 }
 
@@ -106,7 +106,7 @@ fn a_directory_leads_to_https_and_nowhere_else() {
             let why = failed(ended);
             let expected = format!("its {name} is no URL of https");
             assert!(
-                matches!(&why, Failed::Unreachable(why) if why.ends_with(&expected)),
+                matches!(&why, OrderError::Unreachable(why) if why.ends_with(&expected)),
                 "{bad:?}: {why:?}"
             );
         }
@@ -117,7 +117,7 @@ fn a_directory_leads_to_https_and_nowhere_else() {
         (asked == "POST /orders").then(|| say("201 Created", &location, &plain))
     }));
     assert!(
-        matches!(&why, Failed::Unreachable(why) if why.ends_with("is no URL of https")),
+        matches!(&why, OrderError::Unreachable(why) if why.ends_with("is no URL of https")),
         "{why:?}"
     );
 }
@@ -137,8 +137,8 @@ fn waits_are_a_day_at_the_most() {
             }
         });
         match (failed(ended), after.starts_with('1')) {
-            (Failed::Unreachable(why), true) => assert!(why.ends_with("in time"), "{why}"),
-            (Failed::Lost(_), false) => {}
+            (OrderError::Unreachable(why), true) => assert!(why.ends_with("in time"), "{why}"),
+            (OrderError::Lost(_), false) => {}
             (other, _) => panic!("{after}: {other:?}"),
         }
     }
@@ -167,7 +167,7 @@ fn too_many_requests_are_that_whoever_says_so() {
         ),
     ] {
         match limited(lines, body) {
-            Failed::Limited { why, after_s } => {
+            OrderError::Limited { why, after_s } => {
                 assert!(why.ends_with(words), "{why}");
                 assert_eq!(after_s, seconds);
             }
@@ -182,11 +182,11 @@ fn what_may_be_issued_is_lost_and_not_unreachable() {
     assert!(ended.account.is_some());
     let why = failed(ended);
     assert!(
-        matches!(&why, Failed::Lost(why) if why.ends_with("/finalize answered with 500")),
+        matches!(&why, OrderError::Lost(why) if why.ends_with("/finalize answered with 500")),
         "{why:?}"
     );
     let before = failed(order("acme-before", |asked, _| {
         (asked == "POST /order").then(|| say("500 Internal Server Error", "", ""))
     }));
-    assert!(matches!(before, Failed::Unreachable(_)), "{before:?}");
+    assert!(matches!(before, OrderError::Unreachable(_)), "{before:?}");
 }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::thread::sleep;
 use std::time::Duration;
 
-use veche_calls::{FaultKind, Fetch};
+use veche_calls::{CallErrorKind, HttpRequest};
 
 use crate::server::{Server, head, ok, until_gone};
 use crate::{Bench, get, post};
@@ -38,7 +38,7 @@ fn a_dead_connection_is_never_handed_out() {
     // What may do harm twice is not sent twice.
     let before = server.accepted();
     let fault = bench.fault(post(&server.url("/")));
-    assert_eq!(fault.kind, FaultKind::ConnectionLost);
+    assert_eq!(fault.kind, CallErrorKind::ConnectionLost);
     assert!(
         fault
             .words
@@ -66,7 +66,7 @@ fn servers_that_do_not_answer() {
     fetch.timeout = short;
     let fault = bench.fault(fetch);
     let at = silent.address;
-    assert_eq!(fault.kind, FaultKind::Timeout);
+    assert_eq!(fault.kind, CallErrorKind::Timeout);
     assert_eq!(
         fault.words,
         format!("http: timeout after 0.2 s waiting for the answer of {at}")
@@ -83,7 +83,7 @@ fn servers_that_do_not_answer() {
     let mut fetch = get(&dripping.url("/"));
     fetch.timeout = short;
     let fault = bench.fault(fetch);
-    assert_eq!(fault.kind, FaultKind::Timeout);
+    assert_eq!(fault.kind, CallErrorKind::Timeout);
     assert!(
         fault.words.contains("0.2 s reading the answer of"),
         "{fault:?}"
@@ -92,7 +92,7 @@ fn servers_that_do_not_answer() {
 
     let mute = Server::new(|_, _| {});
     let fault = bench.fault(get(&mute.url("/")));
-    assert_eq!(fault.kind, FaultKind::ConnectionLost);
+    assert_eq!(fault.kind, CallErrorKind::ConnectionLost);
     assert!(
         fault
             .words
@@ -104,7 +104,7 @@ fn servers_that_do_not_answer() {
     let at = nobody.local_addr().expect("an address");
     drop(nobody);
     let fault = bench.fault(get(&format!("http://{at}/")));
-    assert_eq!(fault.kind, FaultKind::Unreachable);
+    assert_eq!(fault.kind, CallErrorKind::Unreachable);
     assert!(
         fault
             .words
@@ -112,16 +112,16 @@ fn servers_that_do_not_answer() {
         "{fault:?}"
     );
     let fault = bench.fault(get("http://no-such-name.invalid/"));
-    assert_eq!(fault.kind, FaultKind::Unreachable);
+    assert_eq!(fault.kind, CallErrorKind::Unreachable);
     assert!(
         fault
             .words
             .contains("cannot connect to no-such-name.invalid:80"),
         "{fault:?}"
     );
-    assert_eq!(bench.figures().errors(FaultKind::Timeout), 2);
-    assert_eq!(bench.figures().errors(FaultKind::ConnectionLost), 1);
-    assert_eq!(bench.figures().errors(FaultKind::Unreachable), 2);
+    assert_eq!(bench.figures().errors(CallErrorKind::Timeout), 2);
+    assert_eq!(bench.figures().errors(CallErrorKind::ConnectionLost), 1);
+    assert_eq!(bench.figures().errors(CallErrorKind::Unreachable), 2);
 }
 
 #[test]
@@ -180,8 +180,8 @@ fn answers_that_are_none() {
         let server = Server::saying_once(answer);
         let fault = bench.fault(get(&server.url("/")));
         let kind = match words.starts_with("closed in the middle") {
-            true => FaultKind::ConnectionLost,
-            false => FaultKind::Broken,
+            true => CallErrorKind::ConnectionLost,
+            false => CallErrorKind::Broken,
         };
         assert_eq!(fault.kind, kind, "{answer:.60}: {fault:?}");
         assert!(fault.words.contains(words), "{answer:.60}: {fault:?}");
@@ -193,21 +193,24 @@ fn answers_that_are_none() {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nx: ");
         while stream.write_all(&[b'y'; 4096]).is_ok() {}
     });
-    assert_eq!(bench.fault(get(&endless.url("/"))).kind, FaultKind::Broken);
+    assert_eq!(
+        bench.fault(get(&endless.url("/"))).kind,
+        CallErrorKind::Broken
+    );
     endless.until_empty();
 }
 
 #[test]
 fn bodies_have_a_limit() {
     let mut bench = Bench::new();
-    let limited = |url: &str, bytes| Fetch {
+    let limited = |url: &str, bytes| HttpRequest {
         body_bytes_max: bytes,
         ..get(url)
     };
     let server = Server::saying(ok("hello"));
     assert_eq!(bench.text(limited(&server.url("/"), 5)), "hello");
     let fault = bench.fault(limited(&server.url("/"), 4));
-    assert_eq!(fault.kind, FaultKind::Broken);
+    assert_eq!(fault.kind, CallErrorKind::Broken);
     assert!(
         fault.words.contains("longer than 4 bytes (max_body)"),
         "{fault:?}"
@@ -245,6 +248,6 @@ fn bad_urls() {
         "x",
     ] {
         let fault = bench.fault(get(url));
-        assert_eq!(fault.kind, FaultKind::Invalid, "{url}: {fault:?}");
+        assert_eq!(fault.kind, CallErrorKind::Invalid, "{url}: {fault:?}");
     }
 }

@@ -13,9 +13,11 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use server::{Server, head, ok, until_gone};
-use veche_calls::{Body, Call, CallId, Fault, FaultKind, Fetch, Handle, Http, HttpReply};
-use veche_calls::{Outcome, Read, Reply, Trust};
-use veche_outbound::{Client, Figures, Outbound, Port};
+use veche_calls::{
+    Call, CallError, CallErrorKind, CallId, Handle, HttpCall, HttpReply, HttpRequest, ReplyBody,
+};
+use veche_calls::{CallOutcome, CertificateTrust, ReadBody, Reply};
+use veche_outbound::{ClientKind, ClientMetrics, Outbound, Port};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -25,11 +27,11 @@ struct Bench {
     port: Port,
     woken: Receiver<()>,
     last: u64,
-    done: Vec<(CallId, Outcome)>,
+    done: Vec<(CallId, CallOutcome)>,
 }
 
-fn get(url: &str) -> Fetch {
-    Fetch {
+fn get(url: &str) -> HttpRequest {
+    HttpRequest {
         method: "GET".to_owned(),
         url: url.to_owned(),
         headers: Vec::new(),
@@ -39,13 +41,13 @@ fn get(url: &str) -> Fetch {
         redirects_max: 5,
         body_bytes_max: 1 << 20,
         connections_max: 100,
-        trust: Trust::System,
+        trust: CertificateTrust::System,
         is_stream: false,
     }
 }
 
-fn post(url: &str) -> Fetch {
-    Fetch {
+fn post(url: &str) -> HttpRequest {
+    HttpRequest {
         method: "POST".to_owned(),
         body: b"body".to_vec(),
         ..get(url)
@@ -68,7 +70,7 @@ impl Bench {
         }
     }
 
-    fn begin(&mut self, call: Http) -> CallId {
+    fn begin(&mut self, call: HttpCall) -> CallId {
         self.last += 1;
         let id = CallId {
             app: 0,
@@ -79,11 +81,11 @@ impl Bench {
         id
     }
 
-    fn fetch(&mut self, fetch: Fetch) -> CallId {
-        self.begin(Http::Fetch(Box::new(fetch)))
+    fn fetch(&mut self, fetch: HttpRequest) -> CallId {
+        self.begin(HttpCall::Fetch(Box::new(fetch)))
     }
 
-    fn outcome(&mut self, of: CallId) -> Outcome {
+    fn outcome(&mut self, of: CallId) -> CallOutcome {
         loop {
             if let Some(place) = self.done.iter().position(|(id, _)| *id == of) {
                 return self.done.swap_remove(place).1;
@@ -93,7 +95,7 @@ impl Bench {
         }
     }
 
-    fn ask(&mut self, fetch: Fetch) -> Result<HttpReply, Fault> {
+    fn ask(&mut self, fetch: HttpRequest) -> Result<HttpReply, CallError> {
         let id = self.fetch(fetch);
         match self.outcome(id)? {
             Reply::Http(reply) => Ok(*reply),
@@ -102,38 +104,38 @@ impl Bench {
     }
 
     /// The body of an answer that must be good.
-    fn text(&mut self, fetch: Fetch) -> String {
+    fn text(&mut self, fetch: HttpRequest) -> String {
         text(&self.ask(fetch).expect("an answer"))
     }
 
-    fn fault(&mut self, fetch: Fetch) -> Fault {
+    fn fault(&mut self, fetch: HttpRequest) -> CallError {
         let fault = self.ask(fetch).expect_err("a fault");
         assert!(fault.words.starts_with("http: "), "{fault:?}");
         fault
     }
 
-    fn stream(&mut self, fetch: Fetch) -> Handle {
-        let fetch = Fetch {
+    fn stream(&mut self, fetch: HttpRequest) -> Handle {
+        let fetch = HttpRequest {
             is_stream: true,
             ..fetch
         };
         match self.ask(fetch).expect("an answer").body {
-            Body::Stream(handle) => handle,
-            Body::Whole(body) => panic!("{body:?}"),
+            ReplyBody::Stream(handle) => handle,
+            ReplyBody::Whole(body) => panic!("{body:?}"),
         }
     }
 
-    fn read(&mut self, stream: &Handle) -> Result<Option<Vec<u8>>, Fault> {
+    fn read(&mut self, stream: &Handle) -> Result<Option<Vec<u8>>, CallError> {
         let stream = stream.clone();
-        let id = self.begin(Http::Read(Read { stream }));
+        let id = self.begin(HttpCall::Read(ReadBody { stream }));
         match self.outcome(id)? {
             Reply::Chunk(chunk) => Ok(chunk),
             other => panic!("{other:?}"),
         }
     }
 
-    fn figures(&self) -> &Figures {
-        self.outbound.metrics().of(Client::Http)
+    fn figures(&self) -> &ClientMetrics {
+        self.outbound.metrics().of(ClientKind::Http)
     }
 }
 
@@ -150,8 +152,8 @@ fn until(happens: impl Fn() -> bool) {
 
 fn text(reply: &HttpReply) -> String {
     match &reply.body {
-        Body::Whole(body) => String::from_utf8_lossy(body).into_owned(),
-        Body::Stream(_) => panic!("a stream"),
+        ReplyBody::Whole(body) => String::from_utf8_lossy(body).into_owned(),
+        ReplyBody::Stream(_) => panic!("a stream"),
     }
 }
 
@@ -304,7 +306,7 @@ fn gzip_is_inflated_within_the_limit() {
         .push(("accept-encoding".into(), b"gzip".to_vec()));
     let reply = bench.ask(raw).expect("an answer");
     assert_eq!(header(&reply, "content-encoding"), Some("GZip"));
-    assert!(matches!(&reply.body, Body::Whole(body) if body.starts_with(&[0x1f, 0x8b])));
+    assert!(matches!(&reply.body, ReplyBody::Whole(body) if body.starts_with(&[0x1f, 0x8b])));
     assert_eq!(server.accepted(), 1);
     // A bomb.
     let server = Server::saying(gzip(&vec![0; 256 << 20]));
@@ -348,7 +350,7 @@ fn redirects_are_followed() {
         }
     });
     let mut bench = Bench::new();
-    let secret = |mut fetch: Fetch| {
+    let secret = |mut fetch: HttpRequest| {
         fetch
             .headers
             .push(("authorization".into(), b"secret".to_vec()));
@@ -378,7 +380,7 @@ fn redirects_are_followed() {
         "{request}"
     );
     let fault = bench.fault(get(&server.url("/loop")));
-    assert_eq!(fault.kind, FaultKind::Broken);
+    assert_eq!(fault.kind, CallErrorKind::Broken);
     assert!(
         fault
             .words

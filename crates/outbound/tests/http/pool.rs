@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::thread::sleep;
 use std::time::Duration;
 
-use veche_calls::{CallId, FaultKind, Fetch, Handle, Http, Read, Reply};
+use veche_calls::{CallErrorKind, CallId, Handle, HttpCall, HttpRequest, ReadBody, Reply};
 
 use crate::server::{Server, head, ok, until_gone};
 use crate::{Bench, get, text, until};
@@ -18,7 +18,7 @@ fn there_are_never_more_connections_than_allowed() {
         }
     });
     let mut bench = Bench::new();
-    let limited = || Fetch {
+    let limited = || HttpRequest {
         connections_max: 10,
         ..get(&server.url("/"))
     };
@@ -38,7 +38,7 @@ fn there_are_never_more_connections_than_allowed() {
     // Without a limit in the way all of them at once.
     let all: Vec<CallId> = (0..200)
         .map(|_| {
-            bench.fetch(Fetch {
+            bench.fetch(HttpRequest {
                 connections_max: 200,
                 ..get(&server.url("/"))
             })
@@ -51,7 +51,7 @@ fn there_are_never_more_connections_than_allowed() {
 fn who_waits_for_a_connection_too_long_is_told() {
     let server = Server::new(|mut stream, _| until_gone(&mut stream));
     let mut bench = Bench::new();
-    let limited = |timeout_ms| Fetch {
+    let limited = |timeout_ms| HttpRequest {
         connections_max: 1,
         timeout: Duration::from_millis(timeout_ms),
         ..get(&server.url("/"))
@@ -140,9 +140,9 @@ fn streams() {
     );
     assert_eq!(
         bench.read(&stream).expect_err("again").kind,
-        FaultKind::Timeout
+        CallErrorKind::Timeout
     );
-    let read = bench.begin(Http::Read(Read {
+    let read = bench.begin(HttpCall::Read(ReadBody {
         stream: stream.clone(),
     }));
     bench.port.cancel(read);
@@ -150,7 +150,7 @@ fn streams() {
     drop(stream);
     waiting.until_empty();
     // One whose reply nobody takes.
-    let id = bench.fetch(Fetch {
+    let id = bench.fetch(HttpRequest {
         is_stream: true,
         ..get(&waiting.url("/"))
     });
@@ -173,11 +173,11 @@ fn streams() {
     assert_eq!(bench.read(&stream), Ok(Some(b"short".to_vec())));
     assert_eq!(
         bench.read(&stream).expect_err("broken off").kind,
-        FaultKind::ConnectionLost
+        CallErrorKind::ConnectionLost
     );
     let stranger = Handle::new(());
     assert_eq!(
         bench.read(&stranger).expect_err("none").kind,
-        FaultKind::Invalid
+        CallErrorKind::Invalid
     );
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use veche_calls::{FaultKind, Fetch, Trust};
+use veche_calls::{CallErrorKind, CertificateTrust, HttpRequest};
 
 use crate::server::{Server, head, ok};
 use crate::{Bench, get, header};
@@ -79,7 +79,7 @@ impl Drop for Authority {
     }
 }
 
-fn ask(server: &Server, host: &str, trust: Trust) -> Fetch {
+fn ask(server: &Server, host: &str, trust: CertificateTrust) -> HttpRequest {
     let mut fetch = get(&format!("https://{host}:{}/", server.address.port()));
     fetch.trust = trust;
     fetch
@@ -89,7 +89,7 @@ fn ask(server: &Server, host: &str, trust: Trust) -> Fetch {
 fn certificates_are_looked_at() {
     let mut bench = Bench::new();
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
-    let file = |authority: &Authority| Trust::File(authority.file.clone());
+    let file = |authority: &Authority| CertificateTrust::File(authority.file.clone());
     let server = ours.serve(&["localhost", "127.0.0.1"], false);
     for host in ["localhost", "127.0.0.1"] {
         for _ in 0..3 {
@@ -98,19 +98,24 @@ fn certificates_are_looked_at() {
     }
     assert_eq!(server.accepted(), 2, "they are kept");
     assert_eq!(
-        bench.text(ask(&server, "localhost", Trust::Anybody)),
+        bench.text(ask(&server, "localhost", CertificateTrust::Anybody)),
         "sealed"
     );
-    let mut refused = |server: &Server, host: &str, trust: Trust, words: &str| {
+    let mut refused = |server: &Server, host: &str, trust: CertificateTrust, words: &str| {
         let fault = bench.fault(ask(server, host, trust));
-        assert_eq!(fault.kind, FaultKind::Broken);
+        assert_eq!(fault.kind, CallErrorKind::Broken);
         assert!(
             fault.words.contains(&format!("no TLS with {host}:")),
             "{fault:?}"
         );
         assert!(fault.words.contains(words), "{fault:?}");
     };
-    refused(&server, "localhost", Trust::System, "UnknownIssuer");
+    refused(
+        &server,
+        "localhost",
+        CertificateTrust::System,
+        "UnknownIssuer",
+    );
     refused(&server, "localhost", file(&theirs), "certificate");
     let other = ours.serve(&["other.test"], false);
     refused(&other, "localhost", file(&ours), "not valid for");
@@ -122,13 +127,13 @@ fn certificates_are_looked_at() {
     });
     refused(&plain, "127.0.0.1", file(&ours), "");
     assert_eq!(
-        bench.text(ask(&expired, "localhost", Trust::Anybody)),
+        bench.text(ask(&expired, "localhost", CertificateTrust::Anybody)),
         "sealed"
     );
 
-    let missing = Trust::File("/nowhere.pem".into());
+    let missing = CertificateTrust::File("/nowhere.pem".into());
     let fault = bench.fault(ask(&server, "localhost", missing));
-    assert_eq!(fault.kind, FaultKind::Invalid);
+    assert_eq!(fault.kind, CallErrorKind::Invalid);
     assert!(
         fault.words.contains("/nowhere.pem: there is no such file"),
         "{fault:?}"
@@ -142,7 +147,7 @@ fn a_certificate_that_is_replaced_is_read_again() {
     let mut bench = Bench::new();
     let (ours, theirs) = (Authority::new("first"), Authority::new("second"));
     let server = theirs.serve(&["localhost"], false);
-    let file = Trust::File(ours.file.clone());
+    let file = CertificateTrust::File(ours.file.clone());
     assert!(bench.ask(ask(&server, "localhost", file.clone())).is_err());
     std::thread::sleep(Duration::from_millis(20));
     std::fs::copy(&theirs.file, &ours.file).expect("a copy");
@@ -156,11 +161,11 @@ fn a_certificate_that_is_replaced_is_read_again() {
 fn a_server_that_never_speaks_tls() {
     let mut bench = Bench::new();
     let silent = Server::new(|mut stream, _| crate::until_gone(&mut stream));
-    let mut fetch = ask(&silent, "127.0.0.1", Trust::Anybody);
+    let mut fetch = ask(&silent, "127.0.0.1", CertificateTrust::Anybody);
     fetch.connect_timeout = Duration::from_millis(200);
     let fault = bench.fault(fetch);
     let at = silent.address;
-    assert_eq!(fault.kind, FaultKind::Timeout);
+    assert_eq!(fault.kind, CallErrorKind::Timeout);
     assert_eq!(
         fault.words,
         format!("http: timeout after 0.2 s connecting to {at}")

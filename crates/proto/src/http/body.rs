@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::syntax::{is_token_byte, is_value_byte};
-use super::{Framing, HttpError, Limits, Status};
+use super::{Framing, HeadLimits, HttpError, Status};
 
 /// Bytes of extensions that one chunk can have. They mean nothing to us and are passed over.
 const EXTENSION_BYTES_MAX: u32 = 256;
@@ -60,7 +60,7 @@ pub struct BodyPiece {
 impl BodyDecoder {
     /// A decoder for the body that a head announces, within `limits.body_bytes_max`.
     #[must_use]
-    pub const fn new(framing: Framing, limits: &Limits) -> Self {
+    pub const fn new(framing: Framing, limits: &HeadLimits) -> Self {
         let (state, remaining) = match framing {
             Framing::None | Framing::Sized(0) => (State::End, 0),
             Framing::Sized(length) => (State::Sized, length),

@@ -4,7 +4,7 @@ use super::Status;
 
 /// What one request may cost. The defaults suit browsers and back ends alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct HeadLimits {
     /// The whole head: request line, header lines and the empty line. More is refused with 431. At most
     /// [`HEAD_BYTES_MAX`](super::HEAD_BYTES_MAX) counts.
     pub head_bytes_max: usize,
@@ -16,7 +16,7 @@ pub struct Limits {
     pub body_bytes_max: u64,
 }
 
-impl Default for Limits {
+impl Default for HeadLimits {
     fn default() -> Self {
         Self {
             head_bytes_max: 16 * 1024,

@@ -1,7 +1,7 @@
 //! How long a request's body is (RFC 9112 section 6): where request smuggling is stopped.
 
 use super::syntax::trim_ows;
-use super::{HttpError, Limits, Method, Status, Version};
+use super::{HeadLimits, HttpError, HttpVersion, Method, Status};
 
 /// How the end of a request's body is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,13 +71,13 @@ impl FramingFields {
     pub(super) fn finish(
         self,
         method: &Method<'_>,
-        version: Version,
-        limits: &Limits,
+        version: HttpVersion,
+        limits: &HeadLimits,
     ) -> Result<Framing, HttpError> {
         match (self.coding, self.length) {
             (None, None) => {
                 // RFC 1945 section 7.2.2: in 1.0 the length of such a body can't be known. In 1.1 there is none.
-                if version == Version::Http10
+                if version == HttpVersion::Http10
                     && matches!(method, Method::Post | Method::Put | Method::Patch)
                 {
                     return Err(HttpError::new(
@@ -95,7 +95,7 @@ impl FramingFields {
             (None, Some(length)) => Ok(Framing::Sized(length)),
             // RFC 9112 section 6.1: both at once, or a coding in 1.0, means that somebody was misled.
             (Some(_), Some(_)) => Err(HttpError::bad("both Transfer-Encoding and Content-Length")),
-            (Some(_), None) if version == Version::Http10 => {
+            (Some(_), None) if version == HttpVersion::Http10 => {
                 Err(HttpError::bad("Transfer-Encoding in HTTP/1.0"))
             }
             (Some(Coding::Chunked), None) => Ok(Framing::Chunked),

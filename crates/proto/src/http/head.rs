@@ -13,7 +13,7 @@ pub const HEAD_BYTES_MAX: usize = u16::MAX as usize;
 
 /// The protocol version of a request. Responses always say HTTP/1.1 (RFC 9110 section 6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
+pub enum HttpVersion {
     /// HTTP/1.0: no chunks, and closed after each response unless asked otherwise.
     Http10,
     /// HTTP/1.1.
@@ -33,7 +33,7 @@ pub struct Head<'b> {
     /// What follows `?` in the target, still percent-encoded; empty if nothing does.
     pub query: &'b str,
     /// The version that the peer speaks.
-    pub version: Version,
+    pub version: HttpVersion,
     /// Host and port: of an absolute-form target, else of the Host header; empty if an HTTP/1.0 request has none.
     pub host: &'b str,
     /// How the body's end is found.

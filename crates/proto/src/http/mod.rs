@@ -27,16 +27,16 @@ mod syntax;
 mod target;
 
 pub use body::{BodyDecoder, BodyPiece};
-pub use error::{HttpError, Limits};
+pub use error::{HeadLimits, HttpError};
 pub use etag::{EtagComparison, etag_list_matches};
 pub use framing::Framing;
-pub use head::{HEAD_BYTES_MAX, HEADERS_MAX, Head, Version};
+pub use head::{HEAD_BYTES_MAX, HEADERS_MAX, Head, HttpVersion};
 pub use method::Method;
 pub use parse::{parse_head, read_head};
 pub use path::{encoded_path, normal_path};
 pub use query::Query;
 pub use response::{
-    CONTINUE, Date, InvalidHeader, ResponseBody, ResponseHead, ResponseWriter, check_header,
+    CONTINUE, DateHeader, InvalidHeader, ResponseBody, ResponseHead, ResponseWriter, check_header,
     finish_chunks, write_chunk, write_error,
 };
 pub use scan::{HeadScan, LEADING_LINES_MAX};

@@ -8,8 +8,8 @@ use super::scan::{LEADING_LINES_MAX, METHOD_BYTES_MAX, refuse_request_line};
 use super::syntax::list_members;
 use super::target::{Target, check_host};
 use super::{
-    Framing, HEAD_BYTES_MAX, HEADERS_MAX, Head, HeadScan, HttpError, Limits, Method, Status,
-    Version,
+    Framing, HEAD_BYTES_MAX, HEADERS_MAX, Head, HeadLimits, HeadScan, HttpError, HttpVersion,
+    Method, Status,
 };
 
 /// The head at the front of `input`, and how many bytes it took; `None` while it is incomplete. What follows those
@@ -23,7 +23,7 @@ use super::{
 pub fn read_head<'b>(
     scan: &mut HeadScan,
     input: &'b [u8],
-    limits: &Limits,
+    limits: &HeadLimits,
 ) -> Result<Option<(Head<'b>, usize)>, HttpError> {
     if scan.is_fresh() {
         let window = &input[..input.len().min(limits.head_bytes_max).min(HEAD_BYTES_MAX)];
@@ -44,7 +44,7 @@ pub fn read_head<'b>(
 /// 400 for what breaks the syntax or could be understood in two ways, 411 and 413 for the body's length, 414 and 431
 /// for sizes, 417 for an expectation other than `100-continue`, 501 for CONNECT, overlong methods and unknown transfer
 /// codings, 505 for versions that are not 1.0 or 1.1.
-pub fn parse_head<'b>(bytes: &'b [u8], limits: &Limits) -> Result<Head<'b>, HttpError> {
+pub fn parse_head<'b>(bytes: &'b [u8], limits: &HeadLimits) -> Result<Head<'b>, HttpError> {
     if bytes.len() > limits.head_bytes_max.min(HEAD_BYTES_MAX) {
         return Err(HttpError::new(
             Status::HEADERS_TOO_LARGE,
@@ -61,7 +61,7 @@ pub fn parse_head<'b>(bytes: &'b [u8], limits: &Limits) -> Result<Head<'b>, Http
 #[inline]
 fn parse_front<'b>(
     bytes: &'b [u8],
-    limits: &Limits,
+    limits: &HeadLimits,
 ) -> Result<Option<(Head<'b>, usize)>, HttpError> {
     let mut storage = [const { MaybeUninit::uninit() }; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut []);
@@ -96,9 +96,9 @@ fn parse_front<'b>(
     )?;
 
     let version = if minor == 0 {
-        Version::Http10
+        HttpVersion::Http10
     } else {
-        Version::Http11
+        HttpVersion::Http11
     };
     let method = Method::from_token(token);
     let Target {
@@ -128,7 +128,7 @@ fn parse_front<'b>(
         (_, Some(authority)) => authority,
         (None, None) => "",
     };
-    if fields.host.is_none() && version == Version::Http11 {
+    if fields.host.is_none() && version == HttpVersion::Http11 {
         // RFC 9112 section 3.2: even if the target names the host.
         return Err(HttpError::bad(if has_authority {
             "Host is missing beside the URL"
@@ -137,7 +137,7 @@ fn parse_front<'b>(
         }));
     }
     let framing = fields.framing.finish(&method, version, limits)?;
-    if fields.expects_other && version == Version::Http11 {
+    if fields.expects_other && version == HttpVersion::Http11 {
         return Err(HttpError::new(
             Status::EXPECTATION_FAILED,
             "only 100-continue can be expected",
@@ -151,10 +151,10 @@ fn parse_front<'b>(
         version,
         host,
         framing,
-        keep_alive: !fields.close && (version == Version::Http11 || fields.keep_alive),
+        keep_alive: !fields.close && (version == HttpVersion::Http11 || fields.keep_alive),
         // RFC 9110 section 10.1.1: not for 1.0 and not without a body.
         expect_continue: fields.expects_continue
-            && version == Version::Http11
+            && version == HttpVersion::Http11
             && framing != Framing::None,
         bytes,
         spans,

@@ -36,7 +36,7 @@ const NOT_IN_PATH: &AsciiSet = &CONTROLS
 
 /// What has to be looked at in a path's bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum SegmentByte {
     /// It means itself.
     Plain,
     /// `/` and `.` mean something behind a slash.
@@ -47,15 +47,15 @@ enum Look {
     Closer,
 }
 
-static LOOKS: [Look; 256] = {
-    let mut looks = [Look::Plain; 256];
-    looks[b'/' as usize] = Look::Before;
-    looks[b'.' as usize] = Look::Before;
-    looks[b'?' as usize] = Look::End;
-    looks[b'#' as usize] = Look::End;
-    looks[b'%' as usize] = Look::Closer;
-    looks[b'\\' as usize] = Look::Closer;
-    looks[0] = Look::Closer;
+static LOOKS: [SegmentByte; 256] = {
+    let mut looks = [SegmentByte::Plain; 256];
+    looks[b'/' as usize] = SegmentByte::Before;
+    looks[b'.' as usize] = SegmentByte::Before;
+    looks[b'?' as usize] = SegmentByte::End;
+    looks[b'#' as usize] = SegmentByte::End;
+    looks[b'%' as usize] = SegmentByte::Closer;
+    looks[b'\\' as usize] = SegmentByte::Closer;
+    looks[0] = SegmentByte::Closer;
     looks
 };
 
@@ -71,10 +71,10 @@ pub(super) fn split(target: &str) -> Result<(Cow<'_, str>, &str), HttpError> {
     let mut end = bytes.len();
     for (at, &byte) in bytes.iter().enumerate() {
         match LOOKS[byte as usize] {
-            Look::Plain => {}
-            Look::Before => is_plain &= at == 0 || bytes[at - 1] != b'/',
-            Look::Closer => is_plain = false,
-            Look::End => {
+            SegmentByte::Plain => {}
+            SegmentByte::Before => is_plain &= at == 0 || bytes[at - 1] != b'/',
+            SegmentByte::Closer => is_plain = false,
+            SegmentByte::End => {
                 end = at;
                 break;
             }

@@ -19,14 +19,14 @@ impl<'b> Query<'b> {
     #[must_use]
     pub fn find(&self, name: &str) -> Option<Cow<'b, str>> {
         self.raw()
-            .find(|(raw_name, _)| decodes_to(raw_name, name))
+            .find(|(raw_name, _)| decoded_equals(raw_name, name))
             .and_then(|(_, value)| decode(value))
     }
 
     /// All values of that name, decoded, in order; without those that are not UTF-8.
     pub fn find_all<'n>(&self, name: &'n str) -> impl Iterator<Item = Cow<'b, str>> + use<'b, 'n> {
         self.raw()
-            .filter(move |(raw_name, _)| decodes_to(raw_name, name))
+            .filter(move |(raw_name, _)| decoded_equals(raw_name, name))
             .filter_map(|(_, value)| decode(value))
     }
 
@@ -53,7 +53,7 @@ fn decode(raw: &str) -> Option<Cow<'_, str>> {
         .map(Cow::Owned)
 }
 
-fn decodes_to(raw: &str, name: &str) -> bool {
+fn decoded_equals(raw: &str, name: &str) -> bool {
     // Decoding never makes longer.
     raw.len() >= name.len() && decoded_bytes(raw).eq(name.bytes())
 }

@@ -1,10 +1,10 @@
 //! Responses out: head, chunks, and the answer to a request that is refused.
 
 use super::syntax::{is_token_byte, is_value_byte};
-use super::{Head, HttpError, Status, Version};
+use super::{Head, HttpError, HttpVersion, Status};
 
 /// A date as headers have it (`Sun, 06 Nov 1994 08:49:37 GMT`), made once a second by whoever has a clock.
-pub type Date = [u8; 29];
+pub type DateHeader = [u8; 29];
 
 /// The interim response that a peer which sent `Expect: 100-continue` waits for.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -26,7 +26,7 @@ pub struct ResponseHead {
     /// The final status, 200 to 599; anything else becomes 500. 100 and 101 are written elsewhere.
     pub status: Status,
     /// What the request spoke; the response says HTTP/1.1 all the same (RFC 9110 section 6.2).
-    pub version: Version,
+    pub version: HttpVersion,
     /// Whether the connection stays open. The writer says so in the way that `version` needs.
     pub keep_alive: bool,
     /// How the body's end is marked. Left out for a status without a body.
@@ -52,7 +52,8 @@ impl ResponseHead {
         if self.status.0 < 200 || self.status.0 > 599 {
             self.status = Status::INTERNAL_SERVER_ERROR;
         }
-        if matches!(self.version, Version::Http10) && matches!(self.body, ResponseBody::Chunked) {
+        if matches!(self.version, HttpVersion::Http10) && matches!(self.body, ResponseBody::Chunked)
+        {
             self.body = ResponseBody::UntilClose;
         }
         if matches!(self.body, ResponseBody::UntilClose) && self.status.has_body() {
@@ -62,7 +63,7 @@ impl ResponseHead {
     }
 
     /// Appends the status line and the headers that frame the message; the writer takes the author's headers.
-    pub fn start<'o>(&self, out: &'o mut Vec<u8>, date: &Date) -> ResponseWriter<'o> {
+    pub fn start<'o>(&self, out: &'o mut Vec<u8>, date: &DateHeader) -> ResponseWriter<'o> {
         let head = self.settled();
         out.reserve(HEAD_BYTES_TYPICAL);
         if head.status == Status::OK {
@@ -97,7 +98,7 @@ impl ResponseHead {
     pub fn write(
         &self,
         out: &mut Vec<u8>,
-        date: &Date,
+        date: &DateHeader,
         headers: &[(&str, &str)],
     ) -> Result<(), InvalidHeader> {
         let before = out.len();
@@ -115,12 +116,12 @@ impl ResponseHead {
     fn write_connection(self, out: &mut Vec<u8>) {
         let is_upgrade = self.status == Status::UPGRADE_REQUIRED;
         let connection: &[u8] = match (is_upgrade, self.keep_alive, self.version) {
-            (false, true, Version::Http11) => return,
-            (false, true, Version::Http10) => b"keep-alive",
+            (false, true, HttpVersion::Http11) => return,
+            (false, true, HttpVersion::Http10) => b"keep-alive",
             (false, false, _) => b"close",
             // RFC 9110 section 15.5.22: a 426 names what to upgrade to, and section 7.8: Connection names Upgrade.
-            (true, true, Version::Http11) => b"upgrade\r\nUpgrade: websocket",
-            (true, true, Version::Http10) => b"keep-alive, upgrade\r\nUpgrade: websocket",
+            (true, true, HttpVersion::Http11) => b"upgrade\r\nUpgrade: websocket",
+            (true, true, HttpVersion::Http10) => b"keep-alive, upgrade\r\nUpgrade: websocket",
             (true, false, _) => b"close, upgrade\r\nUpgrade: websocket",
         };
         out.extend_from_slice(b"\r\nConnection: ");
@@ -167,7 +168,10 @@ pub fn check_header(name: &str, value: &[u8]) -> Result<(), InvalidHeader> {
     if name.is_empty() || !name.bytes().all(is_token_byte) {
         return Err(InvalidHeader::Name);
     }
-    if WRITERS_OWN.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+    if RESERVED_HEADERS
+        .iter()
+        .any(|own| own.eq_ignore_ascii_case(name))
+    {
         return Err(InvalidHeader::Reserved);
     }
     // No early exit, so that it is done many bytes at a time.
@@ -181,7 +185,7 @@ pub fn check_header(name: &str, value: &[u8]) -> Result<(), InvalidHeader> {
 }
 
 /// Headers that say how the message is framed and so are written from [`ResponseHead`] alone.
-const WRITERS_OWN: [&str; 5] = [
+const RESERVED_HEADERS: [&str; 5] = [
     "Content-Length",
     "Transfer-Encoding",
     "Connection",
@@ -224,10 +228,10 @@ pub fn finish_chunks(out: &mut Vec<u8>) {
 }
 
 /// Appends the whole answer to a request that is refused; the connection is then closed.
-pub fn write_error(out: &mut Vec<u8>, error: &HttpError, date: &Date) {
+pub fn write_error(out: &mut Vec<u8>, error: &HttpError, date: &DateHeader) {
     let head = ResponseHead {
         status: error.status,
-        version: Version::Http11,
+        version: HttpVersion::Http11,
         keep_alive: false,
         body: ResponseBody::Sized(error.reason.len() as u64 + 1),
     };

@@ -1,7 +1,7 @@
 //! Where a head ends in input that grows.
 
 use super::syntax::is_token_byte;
-use super::{HEAD_BYTES_MAX, HttpError, Limits, Status};
+use super::{HEAD_BYTES_MAX, HeadLimits, HttpError, Status};
 
 /// Empty lines before a request that are passed over (RFC 9112 section 2.2: at least one should be). More are refused.
 pub const LEADING_LINES_MAX: u8 = 4;
@@ -33,7 +33,7 @@ impl HeadScan {
     ///
     /// # Errors
     /// 400, 414, 431 or 505, as [`parse_head`](super::parse_head) would answer.
-    pub fn find(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, HttpError> {
+    pub fn find(&mut self, input: &[u8], limits: &HeadLimits) -> Result<Option<usize>, HttpError> {
         let bytes_max = limits.head_bytes_max.min(HEAD_BYTES_MAX);
         let window = &input[..input.len().min(bytes_max)];
         let base = self.scanned as usize;
@@ -84,7 +84,7 @@ impl HeadScan {
         self.scanned > self.line_start || self.has_request_line
     }
 
-    fn check_unfinished(&self, window: &[u8], limits: &Limits) -> Result<(), HttpError> {
+    fn check_unfinished(&self, window: &[u8], limits: &HeadLimits) -> Result<(), HttpError> {
         if self.has_request_line {
             return Ok(());
         }
@@ -101,7 +101,7 @@ impl HeadScan {
 }
 
 /// What can be said of a request line before its end, so that a split makes no difference to the answer.
-fn check_request_start(line: &[u8], limits: &Limits) -> Result<(), HttpError> {
+fn check_request_start(line: &[u8], limits: &HeadLimits) -> Result<(), HttpError> {
     if !line.first().copied().is_some_and(is_token_byte) {
         return Err(HttpError::bad("this is not HTTP"));
     }

@@ -16,7 +16,7 @@ pub use v2::HEADER_BYTES_MAX as V2_BYTES_MAX;
 
 /// A header, read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct ProxyHeader {
     /// Its bytes; what comes behind them is the client's.
     pub length: usize,
     /// Who speaks. `None`: the proxy itself (`LOCAL`, such as its health checks), or somebody without an IP address
@@ -26,7 +26,7 @@ pub struct Header {
 
 /// What came is no header of the PROXY protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum ProxyHeaderError {
     /// It begins as no header does: the peer does not speak the PROXY protocol.
     #[error("it does not begin with a PROXY header")]
     Missing,
@@ -43,7 +43,7 @@ pub enum Malformed {
 ///
 /// # Errors
 /// `input` does not begin with a header, or with one that is broken or too long.
-pub fn read(input: &[u8]) -> Result<Option<Header>, Malformed> {
+pub fn read(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError> {
     match input.first() {
         None => Ok(None),
         Some(&first) if first == v1::SIGNATURE[0] => v1::read(input),
@@ -52,10 +52,10 @@ pub fn read(input: &[u8]) -> Result<Option<Header>, Malformed> {
 }
 
 /// Whether `input` begins with `signature`; `None` while that can still become so.
-fn begins(input: &[u8], signature: &[u8]) -> Result<Option<()>, Malformed> {
+fn begins(input: &[u8], signature: &[u8]) -> Result<Option<()>, ProxyHeaderError> {
     let common = input.len().min(signature.len());
     if input[..common] != signature[..common] {
-        return Err(Malformed::Missing);
+        return Err(ProxyHeaderError::Missing);
     }
     Ok((common == signature.len()).then_some(()))
 }

@@ -3,14 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use super::{Header, Malformed, begins};
+use super::{ProxyHeader, ProxyHeaderError, begins};
 
 /// The longest line, its end included (section 2.1): two full IPv6 addresses and two ports.
 pub const HEADER_BYTES_MAX: usize = 107;
 
 pub(super) const SIGNATURE: &[u8] = b"PROXY ";
 
-pub(super) fn read(input: &[u8]) -> Result<Option<Header>, Malformed> {
+pub(super) fn read(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError> {
     if begins(input, SIGNATURE)?.is_none() {
         return Ok(None);
     }
@@ -18,16 +18,16 @@ pub(super) fn read(input: &[u8]) -> Result<Option<Header>, Malformed> {
     let Some(end) = line.iter().position(|&byte| byte == b'\n') else {
         return match input.len() < HEADER_BYTES_MAX {
             true => Ok(None),
-            false => Err(Malformed::TooLong),
+            false => Err(ProxyHeaderError::TooLong),
         };
     };
     let words = line[SIGNATURE.len()..end]
         .strip_suffix(b"\r")
         .and_then(|words| std::str::from_utf8(words).ok())
-        .ok_or(Malformed::Broken)?;
-    let client = client(words).ok_or(Malformed::Broken)?;
+        .ok_or(ProxyHeaderError::Broken)?;
+    let client = client(words).ok_or(ProxyHeaderError::Broken)?;
     let length = end + 1;
-    Ok(Some(Header { length, client }))
+    Ok(Some(ProxyHeader { length, client }))
 }
 
 /// What stands behind the first word. Of `UNKNOWN` the rest of the line means nothing.

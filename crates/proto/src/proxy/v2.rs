@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Header, Malformed, begins};
+use super::{ProxyHeader, ProxyHeaderError, begins};
 
 /// The longest header: the fixed part and 4 KiB. The format itself would allow 64 KiB; the addresses take 36 bytes
 /// at most, and what proxies add in TLVs (a name, a unique id, what TLS has agreed on) a few hundred.
@@ -19,7 +19,7 @@ const PROXY: u8 = 0x21;
 const TCP_OVER_IPV4: u8 = 0x11;
 const TCP_OVER_IPV6: u8 = 0x21;
 
-pub(super) fn read(input: &[u8]) -> Result<Option<Header>, Malformed> {
+pub(super) fn read(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError> {
     if begins(input, SIGNATURE)?.is_none() {
         return Ok(None);
     }
@@ -28,14 +28,14 @@ pub(super) fn read(input: &[u8]) -> Result<Option<Header>, Malformed> {
         return Ok(None);
     };
     if !matches!(command, LOCAL | PROXY) {
-        return Err(Malformed::Broken);
+        return Err(ProxyHeaderError::Broken);
     }
     let Some(&[family, high, low]) = input.get(13..FIXED_BYTES) else {
         return Ok(None);
     };
     let length = FIXED_BYTES + usize::from(u16::from_be_bytes([high, low]));
     if length > HEADER_BYTES_MAX {
-        return Err(Malformed::TooLong);
+        return Err(ProxyHeaderError::TooLong);
     }
     // The rest of the block, behind the addresses, is TLVs: the length covers them, so they are passed over whole.
     let Some(block) = input.get(FIXED_BYTES..length) else {
@@ -46,12 +46,12 @@ pub(super) fn read(input: &[u8]) -> Result<Option<Header>, Malformed> {
         LOCAL => None,
         _ => client(family, block)?,
     };
-    Ok(Some(Header { length, client }))
+    Ok(Some(ProxyHeader { length, client }))
 }
 
 /// The source's address, where it is one of IP and comes over TCP. Other families and transports that the text knows
 /// say nothing about who is at the other end of this connection.
-fn client(family: u8, block: &[u8]) -> Result<Option<IpAddr>, Malformed> {
+fn client(family: u8, block: &[u8]) -> Result<Option<IpAddr>, ProxyHeaderError> {
     match family {
         // Source, destination, two ports.
         TCP_OVER_IPV4 => {
@@ -64,16 +64,16 @@ fn client(family: u8, block: &[u8]) -> Result<Option<IpAddr>, Malformed> {
         }
         // Unspecified; UDP over IPv4 and IPv6; Unix sockets.
         0x00 | 0x12 | 0x22 | 0x31 | 0x32 => Ok(None),
-        _ => Err(Malformed::Broken),
+        _ => Err(ProxyHeaderError::Broken),
     }
 }
 
 /// Both addresses; the ports have to be there too.
-fn addresses<const N: usize>(block: &[u8]) -> Result<[[u8; N]; 2], Malformed> {
-    let (source, rest) = block.split_first_chunk().ok_or(Malformed::Broken)?;
-    let (destination, rest) = rest.split_first_chunk().ok_or(Malformed::Broken)?;
+fn addresses<const N: usize>(block: &[u8]) -> Result<[[u8; N]; 2], ProxyHeaderError> {
+    let (source, rest) = block.split_first_chunk().ok_or(ProxyHeaderError::Broken)?;
+    let (destination, rest) = rest.split_first_chunk().ok_or(ProxyHeaderError::Broken)?;
     match rest.len() >= 4 {
         true => Ok([*source, *destination]),
-        false => Err(Malformed::Broken),
+        false => Err(ProxyHeaderError::Broken),
     }
 }

@@ -2,19 +2,19 @@
 
 use veche_types::codes::{REASON_BYTES_MAX, is_sendable};
 
-use super::Error;
+use super::ProtocolError;
 
 /// Reads a close frame's payload.
-pub(super) fn parse(payload: &[u8]) -> Result<(Option<u16>, &str), Error> {
+pub(super) fn parse(payload: &[u8]) -> Result<(Option<u16>, &str), ProtocolError> {
     match payload {
         [] => Ok((None, "")),
-        [_] => Err(Error::CloseTruncated),
+        [_] => Err(ProtocolError::CloseTruncated),
         [high, low, reason @ ..] => {
             let code = u16::from_be_bytes([*high, *low]);
             if !is_sendable(code) {
-                return Err(Error::CloseCode);
+                return Err(ProtocolError::CloseCode);
             }
-            let reason = std::str::from_utf8(reason).map_err(|_| Error::InvalidUtf8)?;
+            let reason = std::str::from_utf8(reason).map_err(|_| ProtocolError::InvalidUtf8)?;
             Ok((Some(code), reason))
         }
     }

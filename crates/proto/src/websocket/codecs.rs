@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-use super::Error;
-use super::context::{ContextBudget, slide};
+use super::ProtocolError;
+use super::context::{DeflateBudget, slide};
 use super::deflate::{
     KEPT_WINDOW_BITS_MAX, LIBRARY_WINDOW_BITS_MIN, WINDOW_BITS_MAX, window_bytes,
 };
 use super::frame::CONTROL_BYTES_MAX;
-use super::partial::{Partial, Short};
+use super::partial::{InlineBytes, Partial};
 
 /// What a sender strips from the end of a compressed message (RFC 7692 section 7.2.1).
 pub(super) const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
@@ -46,7 +46,7 @@ pub struct Codecs {
     /// A message that did not lie whole and plain in the input.
     message: Vec<u8>,
     /// A control frame's payload that did not lie whole in the input.
-    control: Short<CONTROL_BYTES_MAX>,
+    control: InlineBytes<CONTROL_BYTES_MAX>,
     /// A compressed message to be sent.
     compressed: Vec<u8>,
     #[expect(
@@ -57,7 +57,7 @@ pub struct Codecs {
     inflate: Option<Box<Decompress>>,
     /// By window bits, from [`LIBRARY_WINDOW_BITS_MIN`].
     deflates: [Option<Box<Deflater>>; (WINDOW_BITS_MAX - LIBRARY_WINDOW_BITS_MIN + 1) as usize],
-    budget: Arc<ContextBudget>,
+    budget: Arc<DeflateBudget>,
     work: u64,
 }
 
@@ -79,7 +79,7 @@ impl Codecs {
 
     /// The contexts of its connections count against `budget`, which others may share.
     #[must_use]
-    pub fn with_budget(budget: Arc<ContextBudget>) -> Self {
+    pub fn with_budget(budget: Arc<DeflateBudget>) -> Self {
         Self {
             budget,
             ..Self::default()
@@ -88,7 +88,7 @@ impl Codecs {
 
     /// What contexts count against.
     #[must_use]
-    pub fn budget(&self) -> &Arc<ContextBudget> {
+    pub fn budget(&self) -> &Arc<DeflateBudget> {
         &self.budget
     }
 
@@ -150,7 +150,7 @@ impl Codecs {
         window: &[u8],
         data: &[u8],
         bytes_max: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<(), ProtocolError> {
         renew(&mut self.message);
         let stream = self
             .inflate
@@ -270,7 +270,7 @@ fn inflate_message(
     out: &mut Vec<u8>,
     bytes_max: usize,
     streams: &mut u32,
-) -> Result<(), Error> {
+) -> Result<(), ProtocolError> {
     // No block at all, as some senders make of an empty message: nothing that the tail could complete.
     if data.is_empty() {
         return Ok(());
@@ -300,16 +300,16 @@ fn inflate_message(
         // Looked at before the status: scratch that is larger than allowed lets the library read on to a fault that
         // it would not have come to otherwise, and the verdict must not depend on what a message before has left.
         if out.len() > bytes_max {
-            return Err(Error::MessageTooBig);
+            return Err(ProtocolError::MessageTooBig);
         }
-        let status = status.map_err(|_| Error::CorruptDeflate)?;
+        let status = status.map_err(|_| ProtocolError::CorruptDeflate)?;
         let consumed = (inflate.total_in() - before.0) as usize;
         input = &input[consumed..];
         drained = out.len() < out.capacity();
         if status == Status::StreamEnd {
             // A final block ends a stream, but neither the message nor the context (RFC 7692 section 7.2.3.4).
             if *streams > FINAL_BLOCKS_MAX {
-                return Err(Error::TooManyFinalBlocks);
+                return Err(ProtocolError::TooManyFinalBlocks);
             }
             begin_stream(inflate, window, out)?;
             *streams += 1;
@@ -322,21 +322,21 @@ fn inflate_message(
                 return Ok(());
             }
             if consumed == 0 && out.len() == before.1 && !input.is_empty() {
-                return Err(Error::CorruptDeflate);
+                return Err(ProtocolError::CorruptDeflate);
             }
         }
     }
 }
 
 /// A new stream that may refer to what was inflated before: `window`, then `out`.
-fn begin_stream(inflate: &mut Decompress, window: &[u8], out: &[u8]) -> Result<(), Error> {
+fn begin_stream(inflate: &mut Decompress, window: &[u8], out: &[u8]) -> Result<(), ProtocolError> {
     inflate.reset(false);
     let out = &out[out.len().saturating_sub(1 << WINDOW_BITS_MAX)..];
     for part in [window, out] {
         if !part.is_empty() {
             inflate
                 .set_dictionary(part)
-                .map_err(|_| Error::CorruptDeflate)?;
+                .map_err(|_| ProtocolError::CorruptDeflate)?;
         }
     }
     Ok(())

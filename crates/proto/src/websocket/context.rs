@@ -16,12 +16,12 @@ const WINDOW_BYTES_MIN: usize = 64;
 /// A sender that finds no room compresses without context, as it may at any time. What a peer may refer to can't be
 /// forgotten, so its window is reserved in full before it is agreed on: see [`Decoder::accept`](super::Decoder::accept).
 #[derive(Debug)]
-pub struct ContextBudget {
+pub struct DeflateBudget {
     bytes: AtomicUsize,
     bytes_max: AtomicUsize,
 }
 
-impl ContextBudget {
+impl DeflateBudget {
     /// Nothing is reserved yet.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
@@ -52,7 +52,7 @@ impl ContextBudget {
     }
 }
 
-impl Default for ContextBudget {
+impl Default for DeflateBudget {
     /// Without a limit.
     fn default() -> Self {
         Self::new(usize::MAX)
@@ -61,12 +61,12 @@ impl Default for ContextBudget {
 
 /// A part of a budget, given back when it is dropped; without a budget as much as is asked for.
 #[derive(Debug)]
-struct Reservation {
-    budget: Option<Arc<ContextBudget>>,
+struct BudgetReservation {
+    budget: Option<Arc<DeflateBudget>>,
     bytes: usize,
 }
 
-impl Reservation {
+impl BudgetReservation {
     fn grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let granted = self
@@ -80,7 +80,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for BudgetReservation {
     fn drop(&mut self) {
         if let Some(budget) = &self.budget {
             budget.bytes.fetch_sub(self.bytes, Relaxed);
@@ -90,19 +90,19 @@ impl Drop for Reservation {
 
 /// The last plain bytes of one direction's compressed messages.
 #[derive(Debug)]
-pub(super) struct Context {
+pub(super) struct DeflateContext {
     window: Vec<u8>,
-    reservation: Reservation,
-    /// A message was sent since the last [`Context::rest`].
+    reservation: BudgetReservation,
+    /// A message was sent since the last [`DeflateContext::release_if_idle`].
     used: bool,
 }
 
-impl Context {
+impl DeflateContext {
     /// Without a byte, and with nothing reserved of its budget.
-    pub(super) fn new(budget: Option<&Arc<ContextBudget>>) -> Self {
+    pub(super) fn new(budget: Option<&Arc<DeflateBudget>>) -> Self {
         Self {
             window: Vec::new(),
-            reservation: Reservation {
+            reservation: BudgetReservation {
                 budget: budget.map(Arc::clone),
                 bytes: 0,
             },
@@ -111,7 +111,7 @@ impl Context {
     }
 
     /// Without a byte, and with room for `bytes` of them; `None` if the budget has none.
-    pub(super) fn reserved(budget: &Arc<ContextBudget>, bytes: usize) -> Option<Self> {
+    pub(super) fn reserved(budget: &Arc<DeflateBudget>, bytes: usize) -> Option<Self> {
         let mut context = Self::new(Some(budget));
         context.reservation.grow_to(bytes).then_some(context)
     }
@@ -140,7 +140,7 @@ impl Context {
     }
 
     /// To be called at intervals: whether no message was sent since the last call.
-    pub(super) fn rest(&mut self) -> bool {
+    pub(super) fn release_if_idle(&mut self) -> bool {
         !std::mem::take(&mut self.used)
     }
 
@@ -163,9 +163,9 @@ mod tests {
 
     #[test]
     fn a_window_holds_the_last_bytes_and_no_more_memory_than_it_may() {
-        let budget = Arc::new(ContextBudget::default());
+        let budget = Arc::new(DeflateBudget::default());
         for window_bytes in [256, 512, 4096, 32768] {
-            let mut context = Context::new(Some(&budget));
+            let mut context = DeflateContext::new(Some(&budget));
             let mut all = Vec::new();
             let mut random = fastrand::Rng::with_seed(window_bytes as u64);
             for _ in 0..200 {
@@ -188,18 +188,18 @@ mod tests {
 
     #[test]
     fn nothing_grows_beyond_the_budget() {
-        let budget = Arc::new(ContextBudget::new(300));
-        let mut one = Context::reserved(&budget, 200).expect("there is room");
-        assert!(Context::reserved(&budget, 101).is_none());
+        let budget = Arc::new(DeflateBudget::new(300));
+        let mut one = DeflateContext::reserved(&budget, 200).expect("there is room");
+        assert!(DeflateContext::reserved(&budget, 101).is_none());
         assert_eq!(budget.bytes(), 200);
         assert!(one.push(&[1; 200], 200), "it has its room");
-        let mut other = Context::new(Some(&budget));
+        let mut other = DeflateContext::new(Some(&budget));
         assert!(other.push(&[2; 64], 4096));
         assert_eq!(budget.bytes(), 264);
         assert!(!other.push(&[2; 1], 4096), "128 would be too many");
         drop((one, other));
         assert_eq!(budget.bytes(), 0);
         budget.set_bytes_max(0);
-        assert!(Context::reserved(&budget, 1).is_none());
+        assert!(DeflateContext::reserved(&budget, 1).is_none());
     }
 }

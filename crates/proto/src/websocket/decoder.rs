@@ -7,15 +7,15 @@
 
 use std::ops::Range;
 
-use super::context::Context;
-use super::deflate::Agreed;
+use super::context::DeflateContext;
+use super::deflate::DeflateParams;
 use super::frame::{Header, Opcode};
 use super::partial::Partial;
-use super::{Codecs, Error, Limits, MessageKind, Role, close, mask, utf8};
+use super::{Codecs, MessageKind, MessageLimits, ProtocolError, Role, close, mask, utf8};
 
 /// What a peer sent, lent until the next call.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Event<'a> {
+pub enum FrameEvent<'a> {
     /// A whole message: unmasked, inflated, and valid UTF-8 if it is text.
     Message {
         /// Text or binary.
@@ -43,8 +43,8 @@ pub struct Decoder {
     partial: Option<Box<Partial>>,
     /// The peer's compression context, where it keeps one (RFC 7692 section 7.2.2); from its first compressed message, or
     /// from the start where its room is reserved.
-    context: Option<Box<Context>>,
-    deflate: Option<Agreed>,
+    context: Option<Box<DeflateContext>>,
+    deflate: Option<DeflateParams>,
     role: Role,
     /// A close frame or an error was the last event.
     ended: bool,
@@ -54,21 +54,21 @@ pub struct Decoder {
 const _: () = assert!(size_of::<Decoder>() <= 24);
 
 /// Where the payload of an event lies, so that no borrow is needed while the decoder still works.
-pub(super) enum Place {
+pub(super) enum PayloadLocation {
     Input(Range<usize>),
     Codecs,
 }
 
-pub(super) enum Found {
-    Message(MessageKind, Place),
-    Control(Opcode, Place),
+pub(super) enum DecodedEvent {
+    Message(MessageKind, PayloadLocation),
+    Control(Opcode, PayloadLocation),
 }
 
 impl Decoder {
     /// `role` is ours; `deflate` what the handshake agreed on. A context of the peer's counts against no budget: servers
     /// use [`Decoder::accept`].
     #[must_use]
-    pub fn new(role: Role, deflate: Option<Agreed>) -> Self {
+    pub fn new(role: Role, deflate: Option<DeflateParams>) -> Self {
         Self {
             partial: None,
             context: None,
@@ -81,11 +81,11 @@ impl Decoder {
     /// A server's, for what it is about to agree on. The room for a context of the client's is reserved in full; where the
     /// budget of `codecs` has none, the client is to keep no context. [`Decoder::deflate`] says what to agree on.
     #[must_use]
-    pub fn accept(agreed: Option<Agreed>, codecs: &Codecs) -> Self {
+    pub fn accept(agreed: Option<DeflateParams>, codecs: &Codecs) -> Self {
         let mut decoder = Self::new(Role::Server, agreed);
         if let Some(agreed) = agreed.filter(|agreed| agreed.peer_keeps_context(Role::Server)) {
             let window_bytes = agreed.peer_window_bytes(Role::Server);
-            match Context::reserved(codecs.budget(), window_bytes) {
+            match DeflateContext::reserved(codecs.budget(), window_bytes) {
                 Some(context) => decoder.context = Some(Box::new(context)),
                 None => decoder.deflate = Some(agreed.without_client_context()),
             }
@@ -101,14 +101,14 @@ impl Decoder {
     ///
     /// # Errors
     /// The peer's violation, as soon as the bytes so far show it. Close the connection with its
-    /// [code](Error::close_code); further input is taken and dropped.
+    /// [code](ProtocolError::close_code); further input is taken and dropped.
     #[inline(always)]
     pub fn decode<'a>(
         &mut self,
         input: &'a mut [u8],
         codecs: &'a mut Codecs,
-        limits: &Limits,
-    ) -> Result<(usize, Option<Event<'a>>), Error> {
+        limits: &MessageLimits,
+    ) -> Result<(usize, Option<FrameEvent<'a>>), ProtocolError> {
         let result = match self.advance(input, codecs, limits) {
             Ok((taken, None)) => Ok((taken, None)),
             Ok((taken, Some(found))) => {
@@ -116,7 +116,7 @@ impl Decoder {
             }
             Err(error) => Err(error),
         };
-        if matches!(result, Err(_) | Ok((_, Some(Event::Close { .. })))) {
+        if matches!(result, Err(_) | Ok((_, Some(FrameEvent::Close { .. })))) {
             self.end();
         }
         result
@@ -130,7 +130,7 @@ impl Decoder {
 
     /// What the handshake agreed on.
     #[must_use]
-    pub fn deflate(&self) -> Option<Agreed> {
+    pub fn deflate(&self) -> Option<DeflateParams> {
         self.deflate
     }
 
@@ -153,8 +153,8 @@ impl Decoder {
         &mut self,
         input: &mut [u8],
         codecs: &mut Codecs,
-        limits: &Limits,
-    ) -> Result<(usize, Option<Found>), Error> {
+        limits: &MessageLimits,
+    ) -> Result<(usize, Option<DecodedEvent>), ProtocolError> {
         if self.partial.is_none()
             && !self.ended
             && let Some(header) = Header::parse(input, self.role, self.deflate.is_some())?
@@ -165,33 +165,42 @@ impl Decoder {
             let payload = &mut input[place.clone()];
             let Some(kind) = header.opcode.message_kind() else {
                 if header.opcode == Opcode::Continuation {
-                    return Err(Error::ContinuationUnexpected);
+                    return Err(ProtocolError::ContinuationUnexpected);
                 }
                 mask::apply(payload, header.mask);
                 return Ok((
                     end,
-                    Some(Found::Control(header.opcode, Place::Input(place))),
+                    Some(DecodedEvent::Control(
+                        header.opcode,
+                        PayloadLocation::Input(place),
+                    )),
                 ));
             };
             if limits.fragments_max == 0 {
-                return Err(Error::TooManyFragments);
+                return Err(ProtocolError::TooManyFragments);
             }
             if header.compressed {
                 if payload.len() > Codecs::compressed_bytes_max(limits.message_bytes_max) {
-                    return Err(Error::MessageTooBig);
+                    return Err(ProtocolError::MessageTooBig);
                 }
                 mask::apply(payload, header.mask);
                 self.inflate(kind, payload, codecs, limits)?;
-                return Ok((end, Some(Found::Message(kind, Place::Codecs))));
+                return Ok((
+                    end,
+                    Some(DecodedEvent::Message(kind, PayloadLocation::Codecs)),
+                ));
             }
             if payload.len() > limits.message_bytes_max {
-                return Err(Error::MessageTooBig);
+                return Err(ProtocolError::MessageTooBig);
             }
             mask::apply(payload, header.mask);
             if kind == MessageKind::Text {
                 utf8::check(payload)?;
             }
-            return Ok((end, Some(Found::Message(kind, Place::Input(place)))));
+            return Ok((
+                end,
+                Some(DecodedEvent::Message(kind, PayloadLocation::Input(place))),
+            ));
         }
         self.resume(input, codecs, limits)
     }
@@ -201,8 +210,8 @@ impl Decoder {
         &mut self,
         input: &mut [u8],
         codecs: &mut Codecs,
-        limits: &Limits,
-    ) -> Result<(usize, Option<Found>), Error> {
+        limits: &MessageLimits,
+    ) -> Result<(usize, Option<DecodedEvent>), ProtocolError> {
         if self.ended || input.is_empty() {
             return Ok((input.len(), None));
         }
@@ -217,16 +226,20 @@ impl Decoder {
             };
         let found = match found {
             None => None,
-            Some(PartialFound::Control(opcode, place)) => Some(Found::Control(opcode, place)),
-            Some(PartialFound::Message(kind)) => Some(Found::Message(kind, Place::Codecs)),
-            Some(PartialFound::Compressed(kind)) => {
+            Some(CompletedPartial::Control(opcode, place)) => {
+                Some(DecodedEvent::Control(opcode, place))
+            }
+            Some(CompletedPartial::Message(kind)) => {
+                Some(DecodedEvent::Message(kind, PayloadLocation::Codecs))
+            }
+            Some(CompletedPartial::Compressed(kind)) => {
                 let inflated = self.inflate(kind, partial.compressed(), codecs, limits);
                 partial.forget_message();
                 if let Err(error) = inflated {
                     codecs.recycle(partial);
                     return Err(error);
                 }
-                Some(Found::Message(kind, Place::Codecs))
+                Some(DecodedEvent::Message(kind, PayloadLocation::Codecs))
             }
         };
         if partial.is_idle() {
@@ -243,8 +256,8 @@ impl Decoder {
         kind: MessageKind,
         data: &[u8],
         codecs: &mut Codecs,
-        limits: &Limits,
-    ) -> Result<(), Error> {
+        limits: &MessageLimits,
+    ) -> Result<(), ProtocolError> {
         let agreed = self
             .deflate
             .expect("RSV1 is refused unless deflate was agreed");
@@ -256,15 +269,15 @@ impl Decoder {
         codecs
             .inflate(window, data, bytes_max)
             .map_err(|error| match error {
-                Error::MessageTooBig if bytes_max < limits.message_bytes_max => {
-                    Error::InflatedTooFar
+                ProtocolError::MessageTooBig if bytes_max < limits.message_bytes_max => {
+                    ProtocolError::InflatedTooFar
                 }
                 error => error,
             })?;
         if agreed.peer_keeps_context(self.role) {
             let context = match &mut self.context {
                 Some(context) => context,
-                none => none.insert(Box::new(Context::new(None))),
+                none => none.insert(Box::new(DeflateContext::new(None))),
             };
             let kept = context.push(codecs.message(), agreed.peer_window_bytes(self.role));
             debug_assert!(kept, "its room is reserved, or not limited");
@@ -284,38 +297,38 @@ impl Decoder {
 }
 
 /// What [`Partial`] completed.
-pub(super) enum PartialFound {
+pub(super) enum CompletedPartial {
     /// A message, in `codecs`.
     Message(MessageKind),
     /// A message still compressed, in the partial itself.
     Compressed(MessageKind),
-    Control(Opcode, Place),
+    Control(Opcode, PayloadLocation),
 }
 
 #[inline]
 fn event<'a>(
-    found: Found,
+    found: DecodedEvent,
     input: &'a mut [u8],
     codecs: &'a mut Codecs,
-) -> Result<Event<'a>, Error> {
+) -> Result<FrameEvent<'a>, ProtocolError> {
     match found {
-        Found::Message(kind, Place::Input(range)) => Ok(Event::Message {
+        DecodedEvent::Message(kind, PayloadLocation::Input(range)) => Ok(FrameEvent::Message {
             kind,
             data: &mut input[range],
         }),
-        Found::Message(kind, Place::Codecs) => Ok(Event::Message {
+        DecodedEvent::Message(kind, PayloadLocation::Codecs) => Ok(FrameEvent::Message {
             kind,
             data: codecs.message(),
         }),
-        Found::Control(opcode, place) => {
+        DecodedEvent::Control(opcode, place) => {
             let payload = match place {
-                Place::Input(range) => &input[range],
-                Place::Codecs => codecs.control(),
+                PayloadLocation::Input(range) => &input[range],
+                PayloadLocation::Codecs => codecs.control(),
             };
             match opcode {
-                Opcode::Ping => Ok(Event::Ping(payload)),
-                Opcode::Pong => Ok(Event::Pong(payload)),
-                _ => close::parse(payload).map(|(code, reason)| Event::Close { code, reason }),
+                Opcode::Ping => Ok(FrameEvent::Ping(payload)),
+                Opcode::Pong => Ok(FrameEvent::Pong(payload)),
+                _ => close::parse(payload).map(|(code, reason)| FrameEvent::Close { code, reason }),
             }
         }
     }

@@ -26,7 +26,7 @@ const SERVER_WINDOW_ASKED: u8 = 4;
 
 /// What this end is willing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct DeflatePolicy {
     /// Whether contexts may outlive messages, in either direction: better compression of small messages, for what the
     /// windows of both directions hold. Otherwise `server_no_context_takeover` and `client_no_context_takeover` are
     /// demanded, as a server may unasked (RFC 7692 section 7.1.1.2).
@@ -38,7 +38,7 @@ pub struct Policy {
     pub client_window_bits: u8,
 }
 
-impl Default for Policy {
+impl Default for DeflatePolicy {
     /// No takeover, full windows.
     fn default() -> Self {
         Self {
@@ -51,16 +51,16 @@ impl Default for Policy {
 
 /// The parameters that a connection compresses with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Agreed {
+pub struct DeflateParams {
     flags: u8,
     server_window_bits: u8,
     client_window_bits: u8,
 }
 
 // Each connection that compresses holds two.
-const _: () = assert!(size_of::<Option<Agreed>>() <= 4);
+const _: () = assert!(size_of::<Option<DeflateParams>>() <= 4);
 
-impl Agreed {
+impl DeflateParams {
     /// The server forgets its context after each message.
     #[must_use]
     pub fn server_no_context_takeover(self) -> bool {
@@ -167,14 +167,17 @@ impl Role {
 
 /// A server's choice: the first acceptable offer among the values of `Sec-WebSocket-Extensions`, in the client's order
 /// of preference. Offers with unknown, doubled or malformed parameters are passed over (RFC 7692 section 7).
-pub fn negotiate<'h>(offers: impl Iterator<Item = &'h str>, policy: &Policy) -> Option<Agreed> {
+pub fn negotiate<'h>(
+    offers: impl Iterator<Item = &'h str>,
+    policy: &DeflatePolicy,
+) -> Option<DeflateParams> {
     offers
         .flat_map(extensions::parse)
         .filter(|offer| offer.name.eq_ignore_ascii_case(NAME))
-        .find_map(|offer| Parameters::read(offer).map(|offered| accept(&offered, policy)))
+        .find_map(|offer| OfferedParams::read(offer).map(|offered| accept(&offered, policy)))
 }
 
-fn accept(offered: &Parameters, policy: &Policy) -> Agreed {
+fn accept(offered: &OfferedParams, policy: &DeflatePolicy) -> DeflateParams {
     let mut flags = 0;
     if offered.server_no_context_takeover || !policy.takeover {
         flags |= SERVER_NO_CONTEXT;
@@ -183,7 +186,7 @@ fn accept(offered: &Parameters, policy: &Policy) -> Agreed {
         flags |= CLIENT_NO_CONTEXT;
     }
     let mut server_window_bits = clamp(policy.server_window_bits);
-    // Without a value it would be no valid offer, and `Parameters::read` has refused it.
+    // Without a value it would be no valid offer, and `OfferedParams::read` has refused it.
     if let Some(Some(bits)) = offered.server_max_window_bits {
         flags |= SERVER_WINDOW_ASKED;
         server_window_bits = server_window_bits.min(bits);
@@ -192,7 +195,7 @@ fn accept(offered: &Parameters, policy: &Policy) -> Agreed {
         Some(hint) => clamp(policy.client_window_bits).min(hint.unwrap_or(WINDOW_BITS_MAX)),
         None => WINDOW_BITS_MAX,
     };
-    Agreed {
+    DeflateParams {
         flags,
         server_window_bits,
         client_window_bits,
@@ -200,7 +203,7 @@ fn accept(offered: &Parameters, policy: &Policy) -> Agreed {
 }
 
 /// Appends the value of a client's `Sec-WebSocket-Extensions`.
-pub fn write_offer(out: &mut Vec<u8>, policy: &Policy) {
+pub fn write_offer(out: &mut Vec<u8>, policy: &DeflatePolicy) {
     out.extend_from_slice(NAME.as_bytes());
     if !policy.takeover {
         out.extend_from_slice(b"; server_no_context_takeover; client_no_context_takeover");
@@ -223,8 +226,8 @@ pub fn write_offer(out: &mut Vec<u8>, policy: &Policy) {
 /// The response is none to that offer; the connection must be failed (RFC 6455 section 4.1, RFC 7692 section 7.1).
 pub fn read_response<'h>(
     values: impl Iterator<Item = &'h str>,
-    policy: Option<&Policy>,
-) -> Result<Option<Agreed>, &'static str> {
+    policy: Option<&DeflatePolicy>,
+) -> Result<Option<DeflateParams>, &'static str> {
     let mut extensions = values.flat_map(extensions::parse);
     let Some(extension) = extensions.next() else {
         return Ok(None);
@@ -235,7 +238,7 @@ pub fn read_response<'h>(
     if extensions.next().is_some() || !extension.name.eq_ignore_ascii_case(NAME) {
         return Err("extension that was not offered");
     }
-    let answer = Parameters::read(extension).ok_or("malformed permessage-deflate parameters")?;
+    let answer = OfferedParams::read(extension).ok_or("malformed permessage-deflate parameters")?;
     if !policy.takeover && !answer.server_no_context_takeover {
         return Err("server_no_context_takeover not granted");
     }
@@ -255,7 +258,7 @@ pub fn read_response<'h>(
     if answer.client_no_context_takeover || !policy.takeover {
         flags |= CLIENT_NO_CONTEXT;
     }
-    Ok(Some(Agreed {
+    Ok(Some(DeflateParams {
         flags,
         server_window_bits: server_window_bits.unwrap_or(WINDOW_BITS_MAX),
         client_window_bits,
@@ -264,14 +267,14 @@ pub fn read_response<'h>(
 
 /// The parameters of one offer or response, as they stand there. The outer `Option` is presence, the inner the value.
 #[derive(Default)]
-struct Parameters {
+struct OfferedParams {
     server_no_context_takeover: bool,
     client_no_context_takeover: bool,
     server_max_window_bits: Option<Option<u8>>,
     client_max_window_bits: Option<Option<u8>>,
 }
 
-impl Parameters {
+impl OfferedParams {
     /// `None` if anything in it is unknown, doubled or malformed.
     fn read(extension: Extension<'_>) -> Option<Self> {
         let mut read = Self::default();

@@ -3,8 +3,8 @@
 
 use veche_types::codes::is_sendable;
 
-use super::context::Context;
-use super::deflate::Agreed;
+use super::context::DeflateContext;
+use super::deflate::DeflateParams;
 use super::frame::{Opcode, clear_fin, write_header};
 use super::{Codecs, MessageKind, Role, close, mask as masking};
 
@@ -50,7 +50,7 @@ pub fn encode_close(out: &mut Vec<u8>, code: Option<u16>, reason: &str, mask: Op
 
 /// Which part of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct FragmentFlags {
     /// Nothing of the message stands before it.
     pub is_first: bool,
     /// Nothing follows.
@@ -61,8 +61,8 @@ pub struct Part {
 #[derive(Debug)]
 pub struct Encoder {
     /// From the first message that was compressed; forgotten at will, since the peer has to remember more, not less.
-    context: Option<Box<Context>>,
-    deflate: Option<Agreed>,
+    context: Option<Box<DeflateContext>>,
+    deflate: Option<DeflateParams>,
     role: Role,
 }
 
@@ -71,7 +71,7 @@ const _: () = assert!(size_of::<Encoder>() <= 16);
 impl Encoder {
     /// `role` is ours; `deflate` what the handshake agreed on.
     #[must_use]
-    pub fn new(role: Role, deflate: Option<Agreed>) -> Self {
+    pub fn new(role: Role, deflate: Option<DeflateParams>) -> Self {
         Self {
             context: None,
             deflate,
@@ -81,7 +81,7 @@ impl Encoder {
 
     /// Appends a whole message, compressed where that was agreed and pays. Returns whether it is compressed.
     ///
-    /// Bytes made for one connection may be sent to all with the same [sharing key](Agreed::sharing_key).
+    /// Bytes made for one connection may be sent to all with the same [sharing key](DeflateParams::sharing_key).
     pub fn encode(
         &mut self,
         out: &mut Vec<u8>,
@@ -133,7 +133,7 @@ impl Encoder {
         out: &mut Vec<u8>,
         kind: MessageKind,
         data: &[u8],
-        part: Part,
+        part: FragmentFlags,
         codecs: &mut Codecs,
         mask: Option<[u8; 4]>,
     ) {
@@ -157,11 +157,11 @@ impl Encoder {
         }
     }
 
-    fn keep(&mut self, data: &[u8], agreed: Agreed, codecs: &Codecs) {
+    fn keep(&mut self, data: &[u8], agreed: DeflateParams, codecs: &Codecs) {
         let mut context = self
             .context
             .take()
-            .unwrap_or_else(|| Box::new(Context::new(Some(codecs.budget()))));
+            .unwrap_or_else(|| Box::new(DeflateContext::new(Some(codecs.budget()))));
         if context.push(data, agreed.own_window_bytes(self.role)) {
             self.context = Some(context);
         }
@@ -169,8 +169,12 @@ impl Encoder {
 
     /// To be called at intervals: forgets the context if no message was compressed since the last call. The next message
     /// is compressed as the first was.
-    pub fn rest(&mut self) {
-        if self.context.as_mut().is_some_and(|context| context.rest()) {
+    pub fn release_idle_context(&mut self) {
+        if self
+            .context
+            .as_mut()
+            .is_some_and(|context| context.release_if_idle())
+        {
             self.context = None;
         }
     }

@@ -4,7 +4,7 @@ use veche_types::codes::CloseCode;
 
 /// A violation by the peer. `Display` is fit to be sent as the reason of a close frame (at most 123 bytes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum ProtocolError {
     /// RSV2 or RSV3 set, or RSV1 where no extension gives it a meaning (RFC 6455 section 5.2, RFC 7692 section 6).
     #[error("reserved bit set")]
     ReservedBit,
@@ -58,7 +58,7 @@ pub enum Error {
     InflatedTooFar,
 }
 
-impl Error {
+impl ProtocolError {
     /// The code to close the connection with: 1002, 1007 or 1009.
     #[must_use]
     pub fn close_code(self) -> u16 {

@@ -1,6 +1,6 @@
 //! The frame header of RFC 6455 section 5.2, read and written. Knows single frames, not messages.
 
-use super::{Error, MessageKind, Role};
+use super::{MessageKind, ProtocolError, Role};
 
 /// Bytes of the longest header: two, eight of length, four of mask.
 pub const HEADER_BYTES_MAX: usize = 14;
@@ -32,7 +32,7 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    fn from_bits(bits: u8) -> Result<Self, Error> {
+    fn from_bits(bits: u8) -> Result<Self, ProtocolError> {
         Ok(match bits {
             0 => Self::Continuation,
             1 => Self::Text,
@@ -40,7 +40,7 @@ impl Opcode {
             8 => Self::Close,
             9 => Self::Ping,
             10 => Self::Pong,
-            _ => return Err(Error::ReservedOpcode),
+            _ => return Err(ProtocolError::ReservedOpcode),
         })
     }
 
@@ -90,7 +90,7 @@ impl Header {
         input: &[u8],
         receiver: Role,
         deflate: bool,
-    ) -> Result<Option<Self>, Error> {
+    ) -> Result<Option<Self>, ProtocolError> {
         let [first, second, ..] = *input else {
             return Ok(None);
         };
@@ -100,21 +100,21 @@ impl Header {
         if first & RSV2_RSV3 != 0
             || (compressed && !(deflate && matches!(opcode, Opcode::Text | Opcode::Binary)))
         {
-            return Err(Error::ReservedBit);
+            return Err(ProtocolError::ReservedBit);
         }
         let masked = second & MASKED != 0;
         match receiver {
-            Role::Server if !masked => return Err(Error::NotMasked),
-            Role::Client if masked => return Err(Error::Masked),
+            Role::Server if !masked => return Err(ProtocolError::NotMasked),
+            Role::Client if masked => return Err(ProtocolError::Masked),
             _ => {}
         }
         let short = second & 0x7f;
         if opcode.is_control() {
             if !fin {
-                return Err(Error::ControlFragmented);
+                return Err(ProtocolError::ControlFragmented);
             }
             if usize::from(short) > CONTROL_BYTES_MAX {
-                return Err(Error::ControlTooLong);
+                return Err(ProtocolError::ControlTooLong);
             }
         }
         let (payload_bytes, at) = match short {
@@ -124,7 +124,7 @@ impl Header {
                 };
                 let length = u16::from_be_bytes(*bytes);
                 if length < 126 {
-                    return Err(Error::MalformedLength);
+                    return Err(ProtocolError::MalformedLength);
                 }
                 (u64::from(length), 4)
             }
@@ -134,7 +134,7 @@ impl Header {
                 };
                 let length = u64::from_be_bytes(*bytes);
                 if length <= u64::from(u16::MAX) || length > i64::MAX as u64 {
-                    return Err(Error::MalformedLength);
+                    return Err(ProtocolError::MalformedLength);
                 }
                 (length, 10)
             }

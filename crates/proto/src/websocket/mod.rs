@@ -22,10 +22,10 @@ mod partial;
 mod utf8;
 
 pub use codecs::Codecs;
-pub use context::ContextBudget;
-pub use decoder::{Decoder, Event};
-pub use encoder::{Encoder, Part, encode_close, encode_control, encode_message};
-pub use error::Error;
+pub use context::DeflateBudget;
+pub use decoder::{Decoder, FrameEvent};
+pub use encoder::{Encoder, FragmentFlags, encode_close, encode_control, encode_message};
+pub use error::ProtocolError;
 pub use frame::{HEADER_BYTES_MAX, Opcode};
 pub use veche_types::MessageKind;
 
@@ -45,7 +45,7 @@ pub const INFLATE_FREE_BYTES: usize = 1 << 20;
 
 /// What a peer may make us hold. Crossing one of them ends the connection with 1009.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct MessageLimits {
     /// Bytes of one message, inflated, over all its fragments.
     pub message_bytes_max: usize,
     /// Frames of one message; empty ones count, since each costs us work.
@@ -55,7 +55,7 @@ pub struct Limits {
     pub inflate_ratio_max: u32,
 }
 
-impl Limits {
+impl MessageLimits {
     /// How long a message may become that came as so many compressed bytes.
     fn inflated_bytes_max(&self, compressed_bytes: usize) -> usize {
         if self.inflate_ratio_max == 0 {

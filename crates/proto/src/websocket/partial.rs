@@ -4,9 +4,9 @@
 //! frames cut by the end of a receive cost an allocation. Compressed messages are gathered here as they came and
 //! inflated when whole: a connection in the middle of one holds what it sent us, not an inflater.
 
-use super::decoder::{PartialFound, Place};
+use super::decoder::{CompletedPartial, PayloadLocation};
 use super::frame::{CONTROL_BYTES_MAX, HEADER_BYTES_MAX, Header, Opcode};
-use super::{Codecs, Error, Limits, MessageKind, Role, mask, utf8};
+use super::{Codecs, MessageKind, MessageLimits, ProtocolError, Role, mask, utf8};
 
 /// Smallest buffer that a message under way gets.
 const DATA_BYTES_MIN: usize = 256;
@@ -22,9 +22,9 @@ pub(super) struct Partial {
     message: Option<Message>,
     frame: Option<Frame>,
     /// A header that is not whole yet.
-    header: Short<HEADER_BYTES_MAX>,
+    header: InlineBytes<HEADER_BYTES_MAX>,
     /// The payload of a control frame that is not whole yet.
-    control: Short<CONTROL_BYTES_MAX>,
+    control: InlineBytes<CONTROL_BYTES_MAX>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +51,8 @@ impl Partial {
         role: Role,
         deflate: bool,
         codecs: &mut Codecs,
-        limits: &Limits,
-    ) -> Result<(usize, Option<PartialFound>), Error> {
+        limits: &MessageLimits,
+    ) -> Result<(usize, Option<CompletedPartial>), ProtocolError> {
         let mut taken = 0;
         loop {
             let mut frame = match self.frame {
@@ -82,7 +82,10 @@ impl Partial {
                 if whole && self.control.is_empty() {
                     return Ok((
                         taken,
-                        Some(PartialFound::Control(frame.opcode, Place::Input(place))),
+                        Some(CompletedPartial::Control(
+                            frame.opcode,
+                            PayloadLocation::Input(place),
+                        )),
                     ));
                 }
                 self.control.push(payload);
@@ -91,7 +94,10 @@ impl Partial {
                     self.control.clear();
                     return Ok((
                         taken,
-                        Some(PartialFound::Control(frame.opcode, Place::Codecs)),
+                        Some(CompletedPartial::Control(
+                            frame.opcode,
+                            PayloadLocation::Codecs,
+                        )),
                     ));
                 }
                 return Ok((taken, None));
@@ -144,7 +150,7 @@ impl Partial {
         input: &[u8],
         role: Role,
         deflate: bool,
-    ) -> Result<(usize, Option<Header>), Error> {
+    ) -> Result<(usize, Option<Header>), ProtocolError> {
         if self.header.is_empty() {
             return Ok(match Header::parse(input, role, deflate)? {
                 Some(header) => (header.size, Some(header)),
@@ -168,7 +174,7 @@ impl Partial {
     }
 
     /// Checks a frame against the message under way (RFC 6455 section 5.4) and the limits.
-    fn begin(&mut self, header: &Header, limits: &Limits) -> Result<Frame, Error> {
+    fn begin(&mut self, header: &Header, limits: &MessageLimits) -> Result<Frame, ProtocolError> {
         let frame = Frame {
             opcode: header.opcode,
             fin: header.fin,
@@ -179,8 +185,8 @@ impl Partial {
             return Ok(frame);
         }
         let message = match (&mut self.message, header.opcode.message_kind()) {
-            (Some(_), Some(_)) => return Err(Error::ContinuationExpected),
-            (None, None) => return Err(Error::ContinuationUnexpected),
+            (Some(_), Some(_)) => return Err(ProtocolError::ContinuationExpected),
+            (None, None) => return Err(ProtocolError::ContinuationUnexpected),
             (Some(message), None) => message,
             (open @ None, Some(kind)) => open.insert(Message {
                 kind,
@@ -189,7 +195,7 @@ impl Partial {
             }),
         };
         if message.fragments >= limits.fragments_max {
-            return Err(Error::TooManyFragments);
+            return Err(ProtocolError::TooManyFragments);
         }
         message.fragments += 1;
         let bytes_max = if message.compressed {
@@ -199,13 +205,13 @@ impl Partial {
         };
         // Neither sum nor difference can wrap: `data` never exceeds `bytes_max`.
         if header.payload_bytes > (bytes_max - self.data.len()) as u64 {
-            return Err(Error::MessageTooBig);
+            return Err(ProtocolError::MessageTooBig);
         }
         Ok(frame)
     }
 
     /// Appends payload of `frame`.
-    fn append(&mut self, payload: &[u8], frame: &Frame) -> Result<(), Error> {
+    fn append(&mut self, payload: &[u8], frame: &Frame) -> Result<(), ProtocolError> {
         let length = self.data.len() + payload.len();
         if length > self.data.capacity() {
             // Twice what was received, but not more than the message will need if that is known.
@@ -233,31 +239,31 @@ impl Partial {
         }
     }
 
-    fn finish(&mut self, codecs: &mut Codecs) -> Result<PartialFound, Error> {
+    fn finish(&mut self, codecs: &mut Codecs) -> Result<CompletedPartial, ProtocolError> {
         let message = self
             .message
             .take()
             .expect("a data frame is only begun within a message");
         if message.compressed {
-            return Ok(PartialFound::Compressed(message.kind));
+            return Ok(CompletedPartial::Compressed(message.kind));
         }
         if message.kind == MessageKind::Text && self.checked < self.data.len() {
-            return Err(Error::InvalidUtf8);
+            return Err(ProtocolError::InvalidUtf8);
         }
         codecs.swap_message(&mut self.data);
         self.forget_message();
-        Ok(PartialFound::Message(message.kind))
+        Ok(CompletedPartial::Message(message.kind))
     }
 }
 
 /// A few bytes in place.
 #[derive(Debug)]
-pub(super) struct Short<const N: usize> {
+pub(super) struct InlineBytes<const N: usize> {
     bytes: [u8; N],
     length: u8,
 }
 
-impl<const N: usize> Default for Short<N> {
+impl<const N: usize> Default for InlineBytes<N> {
     fn default() -> Self {
         Self {
             bytes: [0; N],
@@ -266,7 +272,7 @@ impl<const N: usize> Default for Short<N> {
     }
 }
 
-impl<const N: usize> Short<N> {
+impl<const N: usize> InlineBytes<N> {
     /// The caller has checked that `more` fits.
     pub(super) fn push(&mut self, more: &[u8]) {
         let start = self.len();

@@ -1,24 +1,24 @@
 //! UTF-8 checked while it arrives: text that no further byte can mend is refused at once (RFC 6455 section 8.1).
 
-use super::Error;
+use super::ProtocolError;
 
 /// Checks `text`, of which the first `checked` bytes are whole characters already. Returns the same for now: what
 /// lies behind it is the beginning of one character, at most three bytes.
 #[inline]
-pub(super) fn check_more(text: &[u8], checked: usize) -> Result<usize, Error> {
+pub(super) fn check_more(text: &[u8], checked: usize) -> Result<usize, ProtocolError> {
     match simdutf8::compat::from_utf8(&text[checked..]) {
         Ok(_) => Ok(text.len()),
         Err(fault) if fault.error_len().is_none() => Ok(checked + fault.valid_up_to()),
-        Err(_) => Err(Error::InvalidUtf8),
+        Err(_) => Err(ProtocolError::InvalidUtf8),
     }
 }
 
 /// Checks a whole text.
 #[inline]
-pub(super) fn check(text: &[u8]) -> Result<(), Error> {
+pub(super) fn check(text: &[u8]) -> Result<(), ProtocolError> {
     simdutf8::basic::from_utf8(text)
         .map(drop)
-        .map_err(|_| Error::InvalidUtf8)
+        .map_err(|_| ProtocolError::InvalidUtf8)
 }
 
 #[cfg(test)]

@@ -205,7 +205,7 @@ fn number(bytes: &[u8]) -> (Option<u32>, &[u8]) {
 /// A frame that the other side would not take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a frame with a head of {head_bytes} and a payload of {payload_bytes} bytes is too long")]
-pub struct TooLong {
+pub struct FrameTooLong {
     /// Bytes of its head.
     pub head_bytes: usize,
     /// Bytes of its payload.
@@ -221,7 +221,7 @@ pub fn encode(
     limits: Limits,
     head: &impl serde::Serialize,
     parts: &[&[u8]],
-) -> Result<(), TooLong> {
+) -> Result<(), FrameTooLong> {
     let from = out.len();
     out.extend_from_slice(&[0; PREFIX_BYTES]);
     // Heads are plain structs with text for keys, and a vector takes all bytes: neither fails.
@@ -232,7 +232,7 @@ pub fn encode(
     let fits = head_bytes <= limits.head_bytes_max && payload_bytes <= limits.payload_bytes_max;
     let (true, (Ok(head), Ok(payload))) = (is_written && fits, lengths) else {
         out.truncate(from);
-        return Err(TooLong {
+        return Err(FrameTooLong {
             head_bytes,
             payload_bytes,
         });

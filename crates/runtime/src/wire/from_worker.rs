@@ -3,16 +3,16 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use veche_calls::Place;
+use veche_calls::WorkerConnection;
 use veche_types::{MessageKind, PayloadKind, Position};
 
 use super::frame::Frame;
 use super::head::{
-    AnswerHead, AttributeValue, CallHead, CancelHead, EffectHead, Envelope, EventName, FrameKind,
-    GrantHead, HelloHead, ReplyHead,
+    AnswerHead, AttributeValue, CallHead, CancelHead, EffectHead, EventName, FrameHeader,
+    FrameKind, GrantHead, HelloHead, ReplyHead,
 };
-use super::part::{Parts, data_kind};
-use veche_types::codes::{CHOSEN, CloseCode, REASON_BYTES_MAX};
+use super::part::{PayloadParts, data_kind};
+use veche_types::codes::{APPLICATION_CODES, CloseCode, REASON_BYTES_MAX};
 
 use crate::close::is_close_code;
 use crate::hooks::{Blob, Grant, HookResponse, ServerSubscription};
@@ -24,7 +24,7 @@ pub enum FromWorker<'a> {
     /// The first frame of the stream.
     Hello(HelloHead<'a>),
     /// A handler has got so far, or to its end.
-    Handled(Handled<'a>),
+    Handled(HandlerOutput<'a>),
     /// A handler asks for something.
     Call(WorkerCall<'a>),
     /// The result of this call is not wanted any more.
@@ -33,18 +33,18 @@ pub enum FromWorker<'a> {
 
 /// What a handler wants done.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Handled<'a> {
+pub struct HandlerOutput<'a> {
     /// The event's; `None`: the worker acts by itself.
     pub event: Option<u64>,
     /// In order. An id that is absent is that of the event's own connection.
     pub effects: Vec<WorkerEffect<'a>>,
     /// Of a handler that has ended.
-    pub end: Option<End<'a>>,
+    pub end: Option<HandlerEnd<'a>>,
 }
 
 /// How a handler has ended.
 #[derive(Clone, Debug, PartialEq)]
-pub enum End<'a> {
+pub enum HandlerEnd<'a> {
     /// Its event needs no reply.
     Done,
     /// It has failed; for the log.
@@ -84,7 +84,7 @@ pub enum WorkerEffect<'a> {
     /// A message to a connection.
     Send {
         /// The connection that it is about.
-        to: Option<Place>,
+        to: Option<WorkerConnection>,
         /// Whether it is text or binary.
         kind: MessageKind,
         /// The bytes of the message.
@@ -102,21 +102,21 @@ pub enum WorkerEffect<'a> {
     /// A subscription of a connection.
     Subscribe {
         /// The connection that it is about.
-        who: Option<Place>,
+        who: Option<WorkerConnection>,
         /// A name as Veche takes it.
         channel: Cow<'a, str>,
     },
     /// The end of one.
     Unsubscribe {
         /// The connection that it is about.
-        who: Option<Place>,
+        who: Option<WorkerConnection>,
         /// A name as Veche takes it.
         channel: Cow<'a, str>,
     },
     /// The closing handshake of a connection.
     Close {
         /// The connection that it is about.
-        of: Option<Place>,
+        of: Option<WorkerConnection>,
         /// As [`is_close_code`] wants it.
         code: u16,
         /// At most [`REASON_BYTES_MAX`] bytes.
@@ -125,7 +125,7 @@ pub enum WorkerEffect<'a> {
     /// Other attributes of a connection.
     Attributes {
         /// The connection that it is about.
-        of: Option<Place>,
+        of: Option<WorkerConnection>,
         /// Values by name; `None` removes one.
         set: Vec<(String, Option<AttributeValue>)>,
     },
@@ -163,12 +163,12 @@ pub struct WorkerCall<'a> {
     /// The event whose handler asks.
     pub event: Option<u64>,
     /// What the handler asks for.
-    pub what: What<'a>,
+    pub request: CallRequest<'a>,
 }
 
 /// What a handler asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What<'a> {
+pub enum CallRequest<'a> {
     /// A call of the API that back ends have.
     Api {
         /// A name, which is not checked.
@@ -186,12 +186,12 @@ pub enum What<'a> {
     /// How a connection is.
     Connection {
         /// The connection that it is about.
-        of: Option<Place>,
+        of: Option<WorkerConnection>,
     },
     /// A subscription, answered once the connection gets each publication.
     Subscribe {
         /// The connection that it is about.
-        who: Option<Place>,
+        who: Option<WorkerConnection>,
         /// A name as Veche takes it.
         channel: Cow<'a, str>,
         /// The position up to which its client knows the channel.
@@ -200,7 +200,7 @@ pub enum What<'a> {
     /// Another token in place of the one that has opened a connection.
     Renew {
         /// The connection that it is about.
-        who: Option<Place>,
+        who: Option<WorkerConnection>,
         /// What the client has sent.
         token: Cow<'a, str>,
     },
@@ -226,16 +226,16 @@ const CHANNEL_BYTES_MAX: usize = 255;
 /// A frame that is none of this protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Malformed {
+pub struct MalformedFrame {
     /// How far the damage goes.
-    pub scope: Scope,
+    pub scope: ErrorScope,
     /// What the log says about it.
     pub message: String,
 }
 
 /// How far the damage of a malformed frame goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum ErrorScope {
     /// The worker can't be trusted any more.
     Worker,
     /// Its handler has failed, and nothing in the frame is carried out.
@@ -246,10 +246,10 @@ pub enum Scope {
     Call(u64),
 }
 
-impl Scope {
-    fn with(self, message: impl Into<String>) -> Malformed {
+impl ErrorScope {
+    fn with(self, message: impl Into<String>) -> MalformedFrame {
         let message = message.into();
-        Malformed {
+        MalformedFrame {
             scope: self,
             message,
         }
@@ -264,21 +264,25 @@ impl<'a> FromWorker<'a> {
     pub fn read(
         frame: Frame<'a>,
         event: impl Fn(u64) -> Option<EventName>,
-    ) -> Result<Self, Malformed> {
-        let envelope: Envelope = json(frame, Scope::Worker)?;
+    ) -> Result<Self, MalformedFrame> {
+        let envelope: FrameHeader = json(frame, ErrorScope::Worker)?;
         match envelope.kind {
-            FrameKind::Hello => Ok(Self::Hello(json(frame, Scope::Worker)?)),
+            FrameKind::Hello => Ok(Self::Hello(json(frame, ErrorScope::Worker)?)),
             FrameKind::Answer | FrameKind::Effects => {
                 let is_end = envelope.kind == FrameKind::Answer;
                 let event = match envelope.id {
                     Some(id) => match event(id) {
                         Some(name) => Some((id, name)),
-                        None => return Err(Scope::Worker.with(format!("no event {id} in hand"))),
+                        None => {
+                            return Err(ErrorScope::Worker.with(format!("no event {id} in hand")));
+                        }
                     },
-                    None if is_end => return Err(Scope::Worker.with("an answer without an id")),
+                    None if is_end => {
+                        return Err(ErrorScope::Worker.with("an answer without an id"));
+                    }
                     None => None,
                 };
-                let scope = event.map_or(Scope::Frame, |(id, _)| Scope::Event(id));
+                let scope = event.map_or(ErrorScope::Frame, |(id, _)| ErrorScope::Event(id));
                 let head = json(frame, scope)?;
                 let name = event.map(|(_, name)| name);
                 let handled = handled(head, name, is_end, frame.payload);
@@ -286,9 +290,9 @@ impl<'a> FromWorker<'a> {
             }
             FrameKind::Call => {
                 let Some(id) = envelope.id else {
-                    return Err(Scope::Worker.with("a call without an id"));
+                    return Err(ErrorScope::Worker.with("a call without an id"));
                 };
-                let scope = Scope::Call(id);
+                let scope = ErrorScope::Call(id);
                 let head: CallHead<'a> = json(frame, scope)?;
                 let event = match head.event {
                     Some(id) => match event(id) {
@@ -301,17 +305,17 @@ impl<'a> FromWorker<'a> {
                 call.map(Self::Call).map_err(|why| scope.with(why))
             }
             FrameKind::Cancel => {
-                let head: CancelHead = json(frame, Scope::Worker)?;
+                let head: CancelHead = json(frame, ErrorScope::Worker)?;
                 Ok(Self::Cancel(head.id))
             }
             FrameKind::Welcome | FrameKind::Refuse | FrameKind::Event | FrameKind::Result => {
-                Err(Scope::Worker.with("a frame that only Veche sends"))
+                Err(ErrorScope::Worker.with("a frame that only Veche sends"))
             }
         }
     }
 }
 
-fn json<'a, T: Deserialize<'a>>(frame: Frame<'a>, scope: Scope) -> Result<T, Malformed> {
+fn json<'a, T: Deserialize<'a>>(frame: Frame<'a>, scope: ErrorScope) -> Result<T, MalformedFrame> {
     serde_json::from_slice(frame.head).map_err(|error| scope.with(format!("the head: {error}")))
 }
 
@@ -320,8 +324,8 @@ fn handled<'a>(
     event: Option<EventName>,
     is_end: bool,
     payload: &'a [u8],
-) -> Result<Handled<'a>, String> {
-    let parts = Parts::new(payload, &head.parts)?;
+) -> Result<HandlerOutput<'a>, String> {
+    let parts = PayloadParts::new(payload, &head.parts)?;
     if head.effects.len() > EFFECTS_MAX {
         return Err(format!("more than {EFFECTS_MAX} effects in a frame"));
     }
@@ -337,10 +341,10 @@ fn handled<'a>(
         (None, None, None) => None,
         (None, ..) => return Err("only an answer has a reply, or has failed".to_owned()),
         (Some(_), Some(_), Some(_)) => return Err("a reply of a handler that failed".to_owned()),
-        (Some(_), Some(text), None) => Some(End::Failed(text)),
+        (Some(_), Some(text), None) => Some(HandlerEnd::Failed(text)),
         (Some(event), None, reply) => Some(end(event, reply, &parts)?),
     };
-    Ok(Handled {
+    Ok(HandlerOutput {
         event: head.id,
         effects,
         end,
@@ -350,7 +354,7 @@ fn handled<'a>(
 fn effect<'a>(
     head: EffectHead<'a>,
     event: Option<EventName>,
-    parts: &Parts<'a>,
+    parts: &PayloadParts<'a>,
 ) -> Result<WorkerEffect<'a>, String> {
     let place = || place(head.connection.as_deref(), event);
     let responds = || match event {
@@ -443,7 +447,7 @@ fn effect<'a>(
 }
 
 /// A part of a response in parts.
-fn written<'a>(number: Option<u32>, parts: &Parts<'a>) -> Result<&'a [u8], String> {
+fn written<'a>(number: Option<u32>, parts: &PayloadParts<'a>) -> Result<&'a [u8], String> {
     let data = parts.get(number.ok_or("no data")?)?;
     match data {
         [] => Err("a part of a response is not empty".to_owned()),
@@ -472,7 +476,10 @@ fn checked(name: Cow<'_, str>) -> Result<Cow<'_, str>, String> {
 }
 
 /// The connection of that id; `None`: the event's own.
-fn place(connection: Option<&str>, event: Option<EventName>) -> Result<Option<Place>, String> {
+fn place(
+    connection: Option<&str>,
+    event: Option<EventName>,
+) -> Result<Option<WorkerConnection>, String> {
     let has_own = event.is_some_and(EventName::has_connection);
     match connection {
         None if has_own => Ok(None),
@@ -501,25 +508,25 @@ fn headers(headers: Vec<(String, String)>) -> Result<Vec<(String, String)>, Stri
 fn end<'a>(
     event: EventName,
     reply: Option<ReplyHead<'a>>,
-    parts: &Parts<'a>,
-) -> Result<End<'a>, String> {
+    parts: &PayloadParts<'a>,
+) -> Result<HandlerEnd<'a>, String> {
     let body = |number: Option<u32>| number.map_or(Ok(&[][..]), |number| parts.get(number));
     match event {
         EventName::Open => {
             let reply = reply.unwrap_or_default();
             if reply.status.is_some() {
-                return Ok(End::Response {
+                return Ok(HandlerEnd::Response {
                     status: status(reply.status, 300)?,
                     headers: headers(reply.headers)?,
                     body: body(reply.body)?,
                 });
             }
             let (user, protocol) = (reply.user, reply.protocol);
-            Ok(End::Accept { user, protocol })
+            Ok(HandlerEnd::Accept { user, protocol })
         }
         EventName::Request => match reply {
             // It has answered in parts.
-            None => Ok(End::Done),
+            None => Ok(HandlerEnd::Done),
             Some(reply) => {
                 let status = status(reply.status, 200)?;
                 let headers = headers(reply.headers)?;
@@ -527,12 +534,12 @@ fn end<'a>(
                     Some(path) if !is_file_path(&path) => {
                         return Err(format!("no path of a file: {path:?}"));
                     }
-                    Some(path) => End::File {
+                    Some(path) => HandlerEnd::File {
                         status,
                         headers,
                         path,
                     },
-                    None => End::Response {
+                    None => HandlerEnd::Response {
                         status,
                         headers,
                         body: body(reply.body)?,
@@ -541,20 +548,20 @@ fn end<'a>(
             }
         },
         EventName::Start | EventName::Stop | EventName::Message | EventName::Close => match reply {
-            None => Ok(End::Done),
+            None => Ok(HandlerEnd::Done),
             Some(_) => Err("a reply to an event that has none".to_owned()),
         },
-        EventName::ClientMessage | EventName::Disconnect if reply.is_none() => {
-            Ok(End::Hook(Box::new(HookResponse::Granted(Box::default()))))
-        }
+        EventName::ClientMessage | EventName::Disconnect if reply.is_none() => Ok(
+            HandlerEnd::Hook(Box::new(HookResponse::Granted(Box::default()))),
+        ),
         _ => {
             let response = hook_response(reply.ok_or("no reply")?, parts)?;
-            Ok(End::Hook(Box::new(response)))
+            Ok(HandlerEnd::Hook(Box::new(response)))
         }
     }
 }
 
-fn hook_response(reply: ReplyHead<'_>, parts: &Parts<'_>) -> Result<HookResponse, String> {
+fn hook_response(reply: ReplyHead<'_>, parts: &PayloadParts<'_>) -> Result<HookResponse, String> {
     match (reply.result, reply.error, reply.disconnect) {
         (Some(result), None, None) => Ok(HookResponse::Granted(Box::new(grant(result, parts)?))),
         (None, Some(error), None) if error.code > 0 => Ok(HookResponse::Error {
@@ -562,17 +569,19 @@ fn hook_response(reply: ReplyHead<'_>, parts: &Parts<'_>) -> Result<HookResponse
             message: error.message.into_owned(),
             is_temporary: error.temporary,
         }),
-        (None, None, Some(end)) if CHOSEN.contains(&end.code) => Ok(HookResponse::Disconnect {
-            code: end.code,
-            reason: end.reason.into_owned(),
-        }),
+        (None, None, Some(end)) if APPLICATION_CODES.contains(&end.code) => {
+            Ok(HookResponse::Disconnect {
+                code: end.code,
+                reason: end.reason.into_owned(),
+            })
+        }
         (None, Some(_), None) => Err("an error has a code from 1".to_owned()),
         (None, None, Some(_)) => Err("a disconnect has a code from 3000 to 4999".to_owned()),
         _ => Err("a reply has one of result, error and disconnect".to_owned()),
     }
 }
 
-fn grant(head: GrantHead<'_>, parts: &Parts<'_>) -> Result<Grant, String> {
+fn grant(head: GrantHead<'_>, parts: &PayloadParts<'_>) -> Result<Grant, String> {
     if head.subscriptions.len() > SUBSCRIPTIONS_MAX {
         return Err(format!("more than {SUBSCRIPTIONS_MAX} subscriptions"));
     }
@@ -599,7 +608,7 @@ fn grant(head: GrantHead<'_>, parts: &Parts<'_>) -> Result<Grant, String> {
 fn blob(
     number: Option<u32>,
     kind: Option<&str>,
-    parts: &Parts<'_>,
+    parts: &PayloadParts<'_>,
 ) -> Result<Option<Blob>, String> {
     let Some(number) = number else {
         return Ok(None);
@@ -618,19 +627,19 @@ fn call<'a>(
     event: Option<EventName>,
     payload: &'a [u8],
 ) -> Result<WorkerCall<'a>, String> {
-    let parts = Parts::new(payload, &[])?;
+    let parts = PayloadParts::new(payload, &[])?;
     let place = || place(head.connection.as_deref(), event);
     let what = match &*head.call {
-        "api" => What::Api {
+        "api" => CallRequest::Api {
             method: head.method.ok_or("no method")?,
             body: head.data.map_or(Ok(&[][..]), |number| parts.get(number))?,
         },
-        "connections" => What::Connections {
+        "connections" => CallRequest::Connections {
             user: head.user.ok_or("no user")?,
             limit: head.limit.unwrap_or(FOUND).min(FOUND_MAX) as usize,
         },
-        "connection" => What::Connection { of: place()? },
-        "subscribe" => What::Subscribe {
+        "connection" => CallRequest::Connection { of: place()? },
+        "subscribe" => CallRequest::Subscribe {
             who: place()?,
             channel: channel(head.channel)?,
             since: match head.since {
@@ -638,11 +647,11 @@ fn call<'a>(
                 Some(since) => Some(since.parse().map_err(|error| format!("since: {error}"))?),
             },
         },
-        "renew" => What::Renew {
+        "renew" => CallRequest::Renew {
             who: place()?,
             token: head.token.ok_or("no token")?,
         },
-        "part" if event == Some(EventName::Request) => What::Part {
+        "part" if event == Some(EventName::Request) => CallRequest::Part {
             data: written(head.data, &parts)?,
         },
         "part" => return Err("only a handler of a request responds in parts".to_owned()),
@@ -651,7 +660,7 @@ fn call<'a>(
     Ok(WorkerCall {
         id: head.id,
         event: head.event,
-        what,
+        request: what,
     })
 }
 

@@ -113,7 +113,7 @@ impl EventName {
 
 /// A frame as far as every frame is alike.
 #[derive(Debug, Deserialize)]
-pub(super) struct Envelope {
+pub(super) struct FrameHeader {
     #[serde(rename = "type")]
     pub(super) kind: FrameKind,
     pub(super) id: Option<u64>,

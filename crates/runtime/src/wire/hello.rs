@@ -8,7 +8,7 @@ use super::{CALLS, CODEC, VERSION};
 
 /// What a worker learns of its application.
 #[derive(Clone, Copy, Debug)]
-pub struct Offer<'a> {
+pub struct AppDescription<'a> {
     /// The application's name.
     pub app: &'a str,
     /// The number of the process among those of the application, from 1.
@@ -19,7 +19,7 @@ pub struct Offer<'a> {
     pub options: Option<&'a RawValue>,
 }
 
-impl<'a> Offer<'a> {
+impl<'a> AppDescription<'a> {
     /// Answers a hello. The version is the highest that both sides speak, and the codec the first of the worker's that
     /// Veche knows.
     ///

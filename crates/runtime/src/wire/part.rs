@@ -4,13 +4,13 @@ use veche_types::PayloadKind;
 
 /// The payload of a frame, cut into the parts that its head counts.
 #[derive(Clone, Debug)]
-pub(super) struct Parts<'a> {
+pub(super) struct PayloadParts<'a> {
     payload: &'a [u8],
     /// Where each part ends; empty: the payload is one part.
     ends: Vec<usize>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> PayloadParts<'a> {
     /// Cuts a payload into parts of these lengths; without lengths it is one part.
     pub(super) fn new(payload: &'a [u8], lengths: &[u32]) -> Result<Self, String> {
         let mut end = 0;

@@ -4,22 +4,22 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use serde::Deserialize;
-use veche_calls::{Fault, Outcome, Place, Reply, channel::ChannelReply};
+use veche_calls::{CallError, CallOutcome, Reply, WorkerConnection, channel::ChannelReply};
 use veche_types::ConnectionId;
 
 use super::frame::Frame;
-use super::from_worker::{Malformed, Scope};
+use super::from_worker::{ErrorScope, MalformedFrame};
 use super::head::{
-    AttributeValue, CancelHead, ClientHead, Envelope, EventHead, EventName, FaultHead, FrameKind,
-    RefuseHead, RequestHead, ResultHead, WelcomeHead,
+    AttributeValue, CancelHead, ClientHead, EventHead, EventName, FaultHead, FrameHeader,
+    FrameKind, RefuseHead, RequestHead, ResultHead, WelcomeHead,
 };
-use super::part::Parts;
-use crate::hooks::{Data, Hook, HookRequest};
-use crate::{Answer, Attribute, Attributes, Event, Request};
+use super::part::PayloadParts;
+use crate::hooks::{AppHookRequest, Data, Hook};
+use crate::{Attribute, Attributes, Event, Request, WaitResult};
 
 /// What a runtime knows of an event's connection beside the event.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Known<'a> {
+pub struct EventConnection<'a> {
     /// The worker that has the connection.
     pub worker: u16,
     /// The user, where it is known.
@@ -30,17 +30,17 @@ pub struct Known<'a> {
 
 /// An event's head and the parts of its payload.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outgoing<'a> {
+pub struct OutgoingEvent<'a> {
     /// The head of the frame.
     pub head: EventHead<'a>,
     /// What the payload is made of.
     pub parts: Vec<&'a [u8]>,
 }
 
-impl<'a> Outgoing<'a> {
+impl<'a> OutgoingEvent<'a> {
     /// Returns an event in the words of the protocol; `None` for one that workers are not told.
     #[must_use]
-    pub fn of(event: &'a Event<'a>, id: u64, known: Known<'a>) -> Option<Self> {
+    pub fn of(event: &'a Event<'a>, id: u64, known: EventConnection<'a>) -> Option<Self> {
         let mut head = EventHead::new(id, EventName::Message);
         let mut parts = Vec::new();
         let connection = match event {
@@ -128,8 +128,8 @@ impl EventHead<'_> {
     }
 }
 
-fn place_of(worker: u16, id: ConnectionId) -> Place {
-    Place {
+fn place_of(worker: u16, id: ConnectionId) -> WorkerConnection {
+    WorkerConnection {
         worker,
         index: id.index,
         generation: id.generation,
@@ -154,7 +154,7 @@ fn address(remote: IpAddr) -> Cow<'static, str> {
 
 fn hook_head<'a>(
     head: &mut EventHead<'a>,
-    request: &'a HookRequest<'a>,
+    request: &'a AppHookRequest<'a>,
     parts: &mut Vec<&'a [u8]>,
 ) {
     let some = |text: &'a str| (!text.is_empty()).then_some(Cow::from(text));
@@ -262,7 +262,7 @@ impl<'a> ResultHead<'a> {
 
     /// Returns the result of a call that has failed.
     #[must_use]
-    pub fn failed(id: u64, fault: &'a Fault) -> Self {
+    pub fn failed(id: u64, fault: &'a CallError) -> Self {
         let kind = fault.kind.name().into();
         let message = fault.words.as_str().into();
         Self {
@@ -273,7 +273,7 @@ impl<'a> ResultHead<'a> {
 
     /// Returns how an open connection is.
     #[must_use]
-    pub fn connection(id: u64, known: Known<'a>, request: &'a Request) -> Self {
+    pub fn connection(id: u64, known: EventConnection<'a>, request: &'a Request) -> Self {
         let attributes = known.attributes.into_iter().flat_map(Attributes::iter);
         Self {
             open: Some(true),
@@ -288,7 +288,7 @@ impl<'a> ResultHead<'a> {
 
     /// Returns what has come of a call, and the payload.
     #[must_use]
-    pub fn of_outcome(id: u64, outcome: &'a Outcome) -> (Self, &'a [u8]) {
+    pub fn of_outcome(id: u64, outcome: &'a CallOutcome) -> (Self, &'a [u8]) {
         let mut head = Self::new(id);
         match outcome {
             Err(fault) => return (Self::failed(id, fault), &[]),
@@ -297,7 +297,7 @@ impl<'a> ResultHead<'a> {
                 return (head, body);
             }
             Ok(Reply::Places(places)) => {
-                head.connections = Some(places.iter().map(Place::to_string).collect());
+                head.connections = Some(places.iter().map(WorkerConnection::to_string).collect());
             }
             Ok(Reply::Channel(ChannelReply::Joined {
                 position,
@@ -315,15 +315,15 @@ impl<'a> ResultHead<'a> {
 
     /// Returns the answer to a wait.
     #[must_use]
-    pub fn of_answer(id: u64, answer: &'a Answer) -> Self {
+    pub fn of_answer(id: u64, answer: &'a WaitResult) -> Self {
         let mut head = Self::new(id);
         match answer {
-            Answer::Done => {}
+            WaitResult::Done => {}
             // As long as it likes.
-            Answer::Number(number) if number.is_infinite() => {}
-            Answer::Number(number) => head.expires_in = Some(*number as u64),
-            Answer::No(words) | Answer::Failed(words) => {
-                let kind = veche_calls::FaultKind::Refused.name().into();
+            WaitResult::Number(number) if number.is_infinite() => {}
+            WaitResult::Number(number) => head.expires_in = Some(*number as u64),
+            WaitResult::No(words) | WaitResult::Failed(words) => {
+                let kind = veche_calls::CallErrorKind::Refused.name().into();
                 let message = words.as_str().into();
                 head.error = Some(FaultHead { kind, message });
             }
@@ -356,14 +356,14 @@ impl<'a> ToWorker<'a> {
     ///
     /// # Errors
     /// The frame is malformed, so its sender is not Veche.
-    pub fn read(frame: Frame<'a>) -> Result<Self, Malformed> {
-        let envelope: Envelope = json(frame)?;
+    pub fn read(frame: Frame<'a>) -> Result<Self, MalformedFrame> {
+        let envelope: FrameHeader = json(frame)?;
         Ok(match envelope.kind {
             FrameKind::Welcome => Self::Welcome(json(frame)?),
             FrameKind::Refuse => Self::Refuse(json(frame)?),
             FrameKind::Event => {
                 let head: EventHead<'a> = json(frame)?;
-                Parts::new(frame.payload, &head.parts).map_err(broken)?;
+                PayloadParts::new(frame.payload, &head.parts).map_err(broken)?;
                 Self::Event(head)
             }
             FrameKind::Result => Self::Result(json(frame)?, frame.payload),
@@ -383,14 +383,14 @@ impl<'a> ToWorker<'a> {
 /// # Errors
 /// There is no such part.
 pub fn part<'a>(head: &EventHead<'_>, payload: &'a [u8], number: u32) -> Result<&'a [u8], String> {
-    Parts::new(payload, &head.parts)?.get(number)
+    PayloadParts::new(payload, &head.parts)?.get(number)
 }
 
-fn broken(message: String) -> Malformed {
-    let scope = Scope::Worker;
-    Malformed { scope, message }
+fn broken(message: String) -> MalformedFrame {
+    let scope = ErrorScope::Worker;
+    MalformedFrame { scope, message }
 }
 
-fn json<'a, T: Deserialize<'a>>(frame: Frame<'a>) -> Result<T, Malformed> {
+fn json<'a, T: Deserialize<'a>>(frame: Frame<'a>) -> Result<T, MalformedFrame> {
     serde_json::from_slice(frame.head).map_err(|error| broken(format!("the head: {error}")))
 }

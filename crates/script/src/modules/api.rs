@@ -6,13 +6,13 @@
 use std::rc::Rc;
 
 use mlua::{IntoLuaMulti as _, Lua, LuaString, MultiValue, Table, Value};
-use veche_calls::FaultKind;
+use veche_calls::CallErrorKind;
 
 use super::argument::Arguments;
 use super::core::{channel_name, user_channel_name};
 use super::errors::{FULL, tagged};
 use super::{fault, json};
-use crate::desk::Desk;
+use crate::host_context::HostContext;
 
 /// Options of `veche.publish` and `veche.push`; each is a field of the methods.
 const OPTIONS: [&str; 7] = [
@@ -25,7 +25,7 @@ const OPTIONS: [&str; 7] = [
     "version_epoch",
 ];
 
-pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let own = Rc::clone(desk);
     let command = lua.create_function(move |lua, (method, mut values): (String, MultiValue)| {
         let object = values.pop_front().unwrap_or(Value::Nil);
@@ -66,7 +66,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     Ok(())
 }
 
-fn begin(desk: &Desk, method: &str, body: &[u8]) -> mlua::Result<f64> {
+fn begin(desk: &HostContext, method: &str, body: &[u8]) -> mlua::Result<f64> {
     let token = desk.command(method.to_owned(), body);
     let full = || tagged("too much is sent at once: wait now and then", FULL, None);
     let token = token.ok_or_else(|| fault(full()))?;
@@ -156,6 +156,6 @@ pub(super) fn to_lua(lua: &Lua, body: &[u8]) -> mlua::Result<MultiValue> {
     }
     let error: Table = answer.raw_get("error")?;
     let words: String = error.raw_get("message")?;
-    let kind = FaultKind::Refused.name();
+    let kind = CallErrorKind::Refused.name();
     (false, tagged(&words, kind, error.raw_get("code")?), kind).into_lua_multi(lua)
 }

@@ -5,15 +5,15 @@ use std::rc::Rc;
 use mlua::{IntoLuaMulti as _, Lua, MultiValue, Table};
 use veche_calls::mysql::MysqlReply;
 use veche_calls::redis::{RedisReply, RedisValue};
-use veche_calls::{Outcome, Reply};
+use veche_calls::{CallOutcome, Reply};
 
 use super::errors::tagged;
-use super::{api, channels, far, fault, http_client, mysql, password, redis, resolve};
-use crate::desk::Desk;
+use super::{api, channels, fault, http_client, mysql, password, redis, remote, resolve};
+use crate::host_context::HostContext;
 use crate::raw::Argument;
 use veche_runtime::Token;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let own = Rc::clone(desk);
     let outcome = lua.create_function(move |lua, token: f64| {
         let outcome = own.take_outcome(Token(token as u64));
@@ -30,7 +30,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
 }
 
 /// What is a single value that needs nothing made for it: it goes along when its coroutine does.
-pub(crate) fn plain(outcome: &Outcome) -> Option<Argument<'_>> {
+pub(crate) fn plain(outcome: &CallOutcome) -> Option<Argument<'_>> {
     let Ok(Reply::Redis(RedisReply::Value(value))) = outcome else {
         return None;
     };
@@ -44,7 +44,7 @@ pub(crate) fn plain(outcome: &Outcome) -> Option<Argument<'_>> {
 }
 
 /// `true` and the reply; `false`, what a person is told and what a program can tell it by.
-fn to_lua(lua: &Lua, desk: &Desk, outcome: Outcome) -> mlua::Result<MultiValue> {
+fn to_lua(lua: &Lua, desk: &HostContext, outcome: CallOutcome) -> mlua::Result<MultiValue> {
     let reply = match outcome {
         Err(fault) => {
             let kind = fault.kind.name();
@@ -67,7 +67,7 @@ fn to_lua(lua: &Lua, desk: &Desk, outcome: Outcome) -> mlua::Result<MultiValue> 
             (true, number, guard).into_lua_multi(lua)
         }
         Reply::Mysql(reply) => (true, mysql::to_lua(lua, reply)?).into_lua_multi(lua),
-        Reply::Places(places) => (true, far::to_lua(lua, &places)?).into_lua_multi(lua),
+        Reply::Places(places) => (true, remote::to_lua(lua, &places)?).into_lua_multi(lua),
         Reply::Channel(reply) => (true, channels::to_lua(lua, reply)?).into_lua_multi(lua),
         Reply::Api(body) => api::to_lua(lua, &body),
         Reply::Redis(reply) => (true, redis::to_lua(lua, reply)?).into_lua_multi(lua),

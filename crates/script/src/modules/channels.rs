@@ -3,35 +3,35 @@
 use std::rc::Rc;
 
 use mlua::{Lua, MultiValue, Table, Value};
-use veche_calls::channel::{ChannelReply, Inquiry, Member, Published};
+use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply, ChannelRequest};
 
 use super::argument::{Arguments, as_number};
 use super::core::{channel_name, user_channel_name};
 use super::fault;
-use crate::desk::Desk;
+use crate::host_context::HostContext;
 
 /// Publications of a history that are given unless told otherwise, and the most that may be asked for.
 const LIMIT: usize = 100;
 const LIMIT_MAX: f64 = 100_000.0;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let own = Rc::clone(desk);
     let history = lua.create_function(move |_, values: MultiValue| {
         let arguments = Arguments::new("history", values);
         let channel = channel_name(arguments.string(1)?)?;
         let inquiry = wanted(&arguments)?;
-        Ok(own.inquire(channel, inquiry).0 as f64)
+        Ok(own.query_channel(channel, inquiry).0 as f64)
     })?;
     native.set("history", history)?;
     for (name, inquiry) in [
-        ("presence", Inquiry::Presence),
-        ("presence_stats", Inquiry::PresenceStats),
+        ("presence", ChannelRequest::Presence),
+        ("presence_stats", ChannelRequest::PresenceStats),
     ] {
         let own = Rc::clone(desk);
         let ask = lua.create_function(move |_, values: MultiValue| {
             let arguments = Arguments::new(name, values);
             let channel = channel_name(arguments.string(1)?)?;
-            Ok(own.inquire(channel, inquiry.clone()).0 as f64)
+            Ok(own.query_channel(channel, inquiry.clone()).0 as f64)
         })?;
         native.set(name, ask)?;
     }
@@ -43,13 +43,13 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
             return Err(arguments.bad(1, "the name of a user expected"));
         }
         let channel = user_channel_name(lua, user)?;
-        Ok(own.inquire(channel, Inquiry::UserStatus).0 as f64)
+        Ok(own.query_channel(channel, ChannelRequest::UserStatus).0 as f64)
     })?;
     native.set("user_status", user_status)
 }
 
 /// Which part of a history.
-fn wanted(arguments: &Arguments) -> mlua::Result<Inquiry> {
+fn wanted(arguments: &Arguments) -> mlua::Result<ChannelRequest> {
     let (mut since, mut limit, mut is_reverse) = (None, LIMIT, false);
     let options = match arguments.at(2) {
         Value::Nil => None,
@@ -86,7 +86,7 @@ fn wanted(arguments: &Arguments) -> mlua::Result<Inquiry> {
             }
         }
     }
-    Ok(Inquiry::History {
+    Ok(ChannelRequest::History {
         since,
         limit,
         is_reverse,
@@ -138,7 +138,7 @@ pub(super) fn to_lua(lua: &Lua, reply: ChannelReply) -> mlua::Result<Table> {
     Ok(table)
 }
 
-fn published(lua: &Lua, published: Published) -> mlua::Result<Table> {
+fn published(lua: &Lua, published: ChannelPublication) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     table.raw_set("data", lua.create_string(published.data)?)?;
     table.raw_set("kind", if published.is_text { "text" } else { "binary" })?;
@@ -157,7 +157,7 @@ fn published(lua: &Lua, published: Published) -> mlua::Result<Table> {
     Ok(table)
 }
 
-fn member(lua: &Lua, member: Member) -> mlua::Result<Table> {
+fn member(lua: &Lua, member: ChannelMember) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     table.raw_set("user", member.user)?;
     table.raw_set("client", member.client)?;

@@ -4,29 +4,29 @@ use std::rc::Rc;
 
 use mlua::{Lua, LuaString, Table, Value};
 
-use veche_calls::Place;
+use veche_calls::WorkerConnection;
 use veche_types::{Epoch, Position, Since};
 
 use super::argument::{WHOLE_MAX, as_number};
 use super::core::channel_name;
 use super::{fault, http};
 use crate::ConnectionId;
-use crate::desk::Desk;
+use crate::host_context::HostContext;
 use veche_runtime::{
-    ATTRIBUTE_BYTES_MAX, Attribute, AttributeError, Credential, Effect, WantedPlace,
+    ATTRIBUTE_BYTES_MAX, Attribute, AttributeError, Credential, Effect, PositionRequest,
 };
 
 /// Bytes that are looked at of a token: those that an HTTP head has room for are shorter.
 const CREDENTIAL_BYTES_MAX: usize = 64 << 10;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let fields = lua.create_table()?;
     let own = Rc::clone(desk);
     fields.set(
         "id",
         lua.create_function(move |_, (index, generation): (u32, u32)| {
             let worker = own.worker;
-            let place = Place {
+            let place = WorkerConnection {
                 worker,
                 index,
                 generation,
@@ -78,7 +78,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     subscriptions(lua, desk, native)
 }
 
-fn attributes(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+fn attributes(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let own = Rc::clone(desk);
     let get = lua.create_function(
         move |lua, (index, generation, name): (u32, u32, LuaString)| {
@@ -126,7 +126,7 @@ fn attributes(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
 }
 
 /// Options of `subscribe`: `since`, a position as text or `{ offset, epoch }`.
-fn wanted_place(options: &Value) -> mlua::Result<Option<WantedPlace>> {
+fn wanted_place(options: &Value) -> mlua::Result<Option<PositionRequest>> {
     let options = match options {
         Value::Nil => return Ok(None),
         Value::Table(options) => options,
@@ -137,7 +137,7 @@ fn wanted_place(options: &Value) -> mlua::Result<Option<WantedPlace>> {
             )));
         }
     };
-    let mut place = WantedPlace::default();
+    let mut place = PositionRequest::default();
     for pair in options.pairs::<Value, Value>() {
         let (key, value) = pair?;
         match &key {
@@ -185,7 +185,7 @@ fn since(value: &Value) -> mlua::Result<Since> {
     }
 }
 
-fn subscriptions(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+fn subscriptions(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let own = Rc::clone(desk);
     let subscribe = lua.create_function(
         move |_, (index, generation, channel, options): (u32, u32, LuaString, Value)| {

@@ -7,7 +7,7 @@ use mlua::{Lua, LuaString, Table, Value, Variadic};
 use super::errors::{FULL, tagged};
 use super::{fault, is_utf8, json};
 use crate::MessageKind;
-use crate::desk::{Desk, Woken};
+use crate::host_context::{HostContext, WakeReason};
 use veche_runtime::{Effect, Level, Token};
 
 /// Longest sleep, in seconds: a year.
@@ -16,7 +16,7 @@ const SLEEP_MAX_S: f64 = 31_536_000.0;
 /// Longest line of the log.
 const LINE_BYTES_MAX: usize = 16 << 10;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let own = Rc::clone(desk);
     native.set(
         "token",
@@ -26,7 +26,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     native.set(
         "wake",
         lua.create_function(move |_, token: f64| {
-            own.wake(Token(token as u64), Woken::Up);
+            own.wake(Token(token as u64), WakeReason::Up);
             Ok(())
         })?,
     )?;
@@ -34,7 +34,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     native.set(
         "cancel",
         lua.create_function(move |_, number: f64| {
-            own.wake(Token(number as u64), Woken::Cancelled);
+            own.wake(Token(number as u64), WakeReason::Cancelled);
             Ok(())
         })?,
     )?;
@@ -53,7 +53,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
                 ));
             }
             if seconds == 0.0 {
-                return Ok(own.give_way().0 as f64);
+                return Ok(own.yield_turn().0 as f64);
             }
             let now_ms = own.world.now.get().mono_ms;
             // Never too early: a part of a millisecond counts as a whole one.
@@ -87,7 +87,7 @@ type PublishArguments = (Value, Value, Value, Option<bool>, Variadic<Value>);
 /// `publish(channel, data, kind, may_wait)`, or `push(user, data, kind, may_wait)` → nothing where it is done. Where there is
 /// no room for it now: the token of a wait after which it is to be tried again if the caller may wait, an error if it
 /// may not, and `true` if it has not said.
-fn publish(lua: &Lua, desk: &Rc<Desk>, what: &'static str) -> mlua::Result<mlua::Function> {
+fn publish(lua: &Lua, desk: &Rc<HostContext>, what: &'static str) -> mlua::Result<mlua::Function> {
     let desk = Rc::clone(desk);
     lua.create_function(
         move |lua, (to, data, kind, may_wait, more): PublishArguments| {
@@ -144,14 +144,14 @@ fn publish(lua: &Lua, desk: &Rc<Desk>, what: &'static str) -> mlua::Result<mlua:
                 _ => channel_name(&to)?,
             };
             let is_refused = desk.refuses(&channel);
-            let has_room = !is_refused && !desk.world.effects.borrow().is_much();
+            let has_room = !is_refused && !desk.world.effects.borrow().is_large();
             match may_wait {
                 _ if has_room => {}
                 None => return Ok(Value::Boolean(true)),
                 Some(true) => {
                     let token = match is_refused {
                         true => desk.wait_to_publish(channel),
-                        false => desk.give_way(),
+                        false => desk.yield_turn(),
                     };
                     return Ok(Value::Number(token.0 as f64));
                 }
@@ -163,7 +163,7 @@ fn publish(lua: &Lua, desk: &Rc<Desk>, what: &'static str) -> mlua::Result<mlua:
                 Some(false) => {}
             }
             let mut effects = desk.world.effects.borrow_mut();
-            let Some(data) = effects.keep(data) else {
+            let Some(data) = effects.store(data) else {
                 let words = "too much was published in one turn";
                 return Err(fault(tagged(words, FULL, None)));
             };
@@ -219,7 +219,7 @@ fn push_start(line: &mut String, text: &[u8]) {
     line.push_str(&String::from_utf8_lossy(shown));
 }
 
-fn log(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<mlua::Function> {
+fn log(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<mlua::Function> {
     let desk = Rc::clone(desk);
     lua.create_function(move |lua, (level, values): (LuaString, Variadic<Value>)| {
         let level = match &*level.as_bytes() {

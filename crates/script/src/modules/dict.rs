@@ -10,9 +10,9 @@ use mlua::{BorrowedBytes, Function, Lua, MultiValue, Table, Value};
 use veche_store::{Counter, Dict, Error, Options, Store};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
-use super::kept::Kept;
+use super::growing_list::GrowingList;
 use super::{fault, go_on};
-use crate::desk::Desk;
+use crate::host_context::HostContext;
 use crate::ttl;
 
 /// Smallest and largest limit of a dictionary, in bytes.
@@ -26,9 +26,9 @@ const KEYS_MAX: f64 = 10_000.0;
 const UPDATES_MAX: usize = 1000;
 
 /// Must run before the prelude replaces `pcall`.
-pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let shared = lua.create_table()?;
-    let dicts = Kept::of_store();
+    let dicts = GrowingList::of_store();
     shared.set("dict_methods", dict_methods(lua, desk, &dicts)?)?;
     let own = Rc::clone(desk);
     let dict = lua.create_function(move |_, values: MultiValue| {
@@ -40,7 +40,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         Ok(dicts.keep(dict))
     })?;
     shared.set("dict", dict)?;
-    let counters = Kept::of_store();
+    let counters = GrowingList::of_store();
     shared.set("counter_methods", counter_methods(lua, &counters)?)?;
     let own = Rc::clone(desk);
     let counter = lua.create_function(move |_, values: MultiValue| {
@@ -149,7 +149,11 @@ const METHODS: [(&str, &str, Method); 7] = [
     }),
 ];
 
-fn dict_methods(lua: &Lua, desk: &Rc<Desk>, dicts: &Kept<Dict>) -> mlua::Result<Table> {
+fn dict_methods(
+    lua: &Lua,
+    desk: &Rc<HostContext>,
+    dicts: &GrowingList<Dict>,
+) -> mlua::Result<Table> {
     let methods = lua.create_table()?;
     for (name, function, run) in METHODS {
         let (desk, dicts) = (Rc::clone(desk), dicts.clone());
@@ -196,7 +200,7 @@ fn update(lua: &Lua, call: &Call, pcall: &Function) -> mlua::Result<(bool, Value
     Err(fault("dict:update: others change that key all the time"))
 }
 
-fn counter_methods(lua: &Lua, counters: &Kept<Counter>) -> mlua::Result<Table> {
+fn counter_methods(lua: &Lua, counters: &GrowingList<Counter>) -> mlua::Result<Table> {
     let methods = lua.create_table()?;
     let own = counters.clone();
     let add = lua.create_function(move |_, mut values: MultiValue| {
@@ -232,8 +236,8 @@ impl Call {
     fn new(
         function: &'static str,
         mut values: MultiValue,
-        dicts: &Kept<Dict>,
-        desk: &Desk,
+        dicts: &GrowingList<Dict>,
+        desk: &HostContext,
     ) -> mlua::Result<Self> {
         Ok(Self {
             function,

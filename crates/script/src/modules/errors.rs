@@ -2,7 +2,7 @@
 //! and it is read from there, so that it stays whatever way they take.
 
 use mlua::{Lua, Table, Value};
-use veche_calls::FaultKind;
+use veche_calls::CallErrorKind;
 use veche_types::codes::ErrorCode;
 
 use veche_runtime::{CLOSED, GONE};
@@ -37,16 +37,16 @@ pub(crate) fn tagged(words: &str, kind: &str, code: Option<u32>) -> String {
 
 /// What is known of an error.
 #[derive(Debug, PartialEq)]
-struct About<'a> {
+struct ErrorInfo<'a> {
     kind: &'a str,
-    code: Option<Code<'a>>,
+    code: Option<CodeValue<'a>>,
     is_retryable: bool,
     message: &'a str,
 }
 
 /// What the other side calls it.
 #[derive(Debug, PartialEq)]
-enum Code<'a> {
+enum CodeValue<'a> {
     Number(u32),
     Name(&'a str),
 }
@@ -61,7 +61,7 @@ const WORDS_BYTES_MAX: usize = 64 << 10;
 const IS_CLOSED: &str = "closed";
 
 /// Reads words.
-fn read(words: &str) -> About<'_> {
+fn read(words: &str) -> ErrorInfo<'_> {
     let (words, _) = words
         .split_once("\nstack traceback:")
         .unwrap_or((words, ""));
@@ -72,7 +72,7 @@ fn read(words: &str) -> About<'_> {
             _ if is(CANCELLED) => CANCELLED,
             _ => SCRIPT,
         };
-        return About {
+        return ErrorInfo {
             kind,
             code: None,
             is_retryable: false,
@@ -81,18 +81,18 @@ fn read(words: &str) -> About<'_> {
     };
     let (code, passes) = match told {
         Some(number) => (
-            Some(Code::Number(number)),
+            Some(CodeValue::Number(number)),
             number == ErrorCode::TooManyRequests.code(),
         ),
         None => code(message),
     };
     let is_retryable = match kind {
-        _ if kind == FaultKind::PoolFull.name() || kind == FULL => true,
-        _ if kind == FaultKind::Unreachable.name() => true,
-        _ if kind == FaultKind::Refused.name() => passes,
+        _ if kind == CallErrorKind::PoolFull.name() || kind == FULL => true,
+        _ if kind == CallErrorKind::Unreachable.name() => true,
+        _ if kind == CallErrorKind::Refused.name() => passes,
         _ => false,
     };
-    About {
+    ErrorInfo {
         kind,
         code,
         is_retryable,
@@ -116,17 +116,20 @@ fn without_tag(words: &str) -> Option<(&str, &str, Option<u32>)> {
         Some((kind, code)) => (kind, Some(code.parse().ok()?)),
         None => (tag, None),
     };
-    let is_known = kind == FULL || FaultKind::ALL.iter().any(|known| known.name() == kind);
+    let is_known = kind == FULL || CallErrorKind::ALL.iter().any(|known| known.name() == kind);
     is_known.then_some((message, kind, code))
 }
 
 /// A server's code at its place in the words, and whether what it says of passes.
-fn code(message: &str) -> (Option<Code<'_>>, bool) {
+fn code(message: &str) -> (Option<CodeValue<'_>>, bool) {
     let behind = |client: &str| message.split_once(client).map(|(_, behind)| behind);
     if let Some(said) = behind("mysql: ") {
         let number = said.split_once(" (").map(|(number, _)| number.parse());
         if let Some(Ok(number)) = number {
-            return (Some(Code::Number(number)), MYSQL_PASSES.contains(&number));
+            return (
+                Some(CodeValue::Number(number)),
+                MYSQL_PASSES.contains(&number),
+            );
         }
     }
     if let Some(said) = behind("redis: ") {
@@ -139,7 +142,7 @@ fn code(message: &str) -> (Option<Code<'_>>, bool) {
         let is_code = name.len() > 1 && name.bytes().all(|byte| byte.is_ascii_uppercase());
         if is_code {
             let passes = is_alone && REDIS_PASSES.contains(&name);
-            return (Some(Code::Name(name)), passes);
+            return (Some(CodeValue::Name(name)), passes);
         }
     }
     (None, false)
@@ -164,7 +167,7 @@ pub(super) fn install(lua: &Lua, native: &Table) -> mlua::Result<()> {
         };
         let words = words.as_bytes();
         let words = String::from_utf8_lossy(&words[..words.len().min(WORDS_BYTES_MAX)]);
-        let About {
+        let ErrorInfo {
             kind,
             code,
             is_retryable,
@@ -175,8 +178,8 @@ pub(super) fn install(lua: &Lua, native: &Table) -> mlua::Result<()> {
         table.raw_set("message", message)?;
         match code {
             None => {}
-            Some(Code::Number(number)) => table.raw_set("code", f64::from(number))?,
-            Some(Code::Name(name)) => table.raw_set("code", name)?,
+            Some(CodeValue::Number(number)) => table.raw_set("code", f64::from(number))?,
+            Some(CodeValue::Name(name)) => table.raw_set("code", name)?,
         }
         Ok(table)
     })?;
@@ -189,7 +192,7 @@ mod tests {
 
     #[test]
     fn words_say_their_kind_and_their_code() {
-        let number = |number| Some(Code::Number(number));
+        let number = |number| Some(CodeValue::Number(number));
         for (words, kind, code, is_retryable, message) in [
             (
                 "app.lua:7: mysql: no result within 30s [timeout]",
@@ -230,14 +233,14 @@ mod tests {
             (
                 "redis: LOADING Redis is loading [refused]",
                 "refused",
-                Some(Code::Name("LOADING")),
+                Some(CodeValue::Name("LOADING")),
                 true,
                 "redis: LOADING Redis is loading",
             ),
             (
                 "redis: command 2: TRYAGAIN [refused]",
                 "refused",
-                Some(Code::Name("TRYAGAIN")),
+                Some(CodeValue::Name("TRYAGAIN")),
                 false,
                 "redis: command 2: TRYAGAIN",
             ),
@@ -284,7 +287,7 @@ mod tests {
             ("[timeout]", "script", None, false, "[timeout]"),
             ("", "script", None, false, ""),
         ] {
-            let about = About {
+            let about = ErrorInfo {
                 kind,
                 code,
                 is_retryable,
@@ -292,7 +295,7 @@ mod tests {
             };
             assert_eq!(read(words), about);
         }
-        for kind in FaultKind::ALL {
+        for kind in CallErrorKind::ALL {
             let words = tagged("x", kind.name(), None);
             assert_eq!(read(&words).kind, kind.name());
         }

@@ -11,7 +11,7 @@ pub(crate) fn fault(words: impl Into<String>) -> mlua::Error {
 pub(crate) fn go_on() -> mlua::Result<()> {
     match raw::is_run_over() {
         false => Ok(()),
-        true => Err(fault(raw::why_over().to_string_lossy())),
+        true => Err(fault(raw::kill_reason().to_string_lossy())),
     }
 }
 

@@ -6,13 +6,13 @@ use std::rc::Rc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
-use veche_types::codes::CHOSEN;
+use veche_types::codes::APPLICATION_CODES;
 
 use super::{fault, http, json};
-use crate::desk::{Desk, Open, is_binary};
+use crate::host_context::{HostContext, OpenHook, is_binary};
 use crate::task::hook_path;
 use veche_runtime::hooks::{
-    Blob, Data, Grant, Hook, HookCaller, HookRequest, HookResponse, ServerSubscription,
+    AppHookCaller, AppHookRequest, Blob, Data, Grant, Hook, HookResponse, ServerSubscription,
 };
 
 /// How many channels a client may be given, and more than it can have: what is beyond that only takes time.
@@ -21,14 +21,14 @@ const CHANNELS_MAX: usize = 1024;
 /// Longest words of an error or a disconnect, in bytes.
 const WORDS_BYTES_MAX: usize = 1024;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let own = Rc::clone(desk);
     let rule = lua.create_function(move |lua, (number, results): (f64, MultiValue)| {
         let number = number as u64;
         // One that was given up waits for nothing.
-        if let Some(open) = own.question(number) {
-            let ruling = ruling(lua, open, results.front().unwrap_or(&Value::Nil))?;
-            own.rule(number, ruling);
+        if let Some(open) = own.hook_request(number) {
+            let ruling = hook_response(lua, open, results.front().unwrap_or(&Value::Nil))?;
+            own.set_hook_response(number, ruling);
         }
         Ok(())
     })?;
@@ -58,8 +58,8 @@ const fn fields(hook: Hook) -> &'static [&'static str] {
 }
 
 /// The client that asks, as a table of values.
-pub(crate) fn client(lua: &Lua, asked: &HookRequest<'_>) -> mlua::Result<Table> {
-    let HookCaller {
+pub(crate) fn client(lua: &Lua, asked: &AppHookRequest<'_>) -> mlua::Result<Table> {
+    let AppHookCaller {
         id,
         user,
         transport,
@@ -150,16 +150,20 @@ fn containers(value: &serde_json::Value) -> usize {
 }
 
 /// What a handler has raised that is meant for the client; `None` for any other table.
-pub(crate) fn raised(lua: &Lua, open: Open, value: &Table) -> Option<mlua::Result<HookResponse>> {
+pub(crate) fn raised(
+    lua: &Lua,
+    open: OpenHook,
+    value: &Table,
+) -> Option<mlua::Result<HookResponse>> {
     let is_meant = ["error", "disconnect"].into_iter().any(|name| {
         let value = value.raw_get::<Value>(name);
         value.is_ok_and(|value| !value.is_nil())
     });
-    is_meant.then(|| ruling(lua, open, &Value::Table(value.clone())))
+    is_meant.then(|| hook_response(lua, open, &Value::Table(value.clone())))
 }
 
 /// What a handler has returned.
-fn ruling(lua: &Lua, open: Open, value: &Value) -> mlua::Result<HookResponse> {
+fn hook_response(lua: &Lua, open: OpenHook, value: &Value) -> mlua::Result<HookResponse> {
     let hook = open.hook;
     let table = match value {
         Value::Table(table) => table,
@@ -178,10 +182,10 @@ fn ruling(lua: &Lua, open: Open, value: &Value) -> mlua::Result<HookResponse> {
             )));
         }
     };
-    let result = Fields { lua, open, table };
+    let result = ResponseTable { lua, open, table };
     if let Some(said) = result.table("error")? {
         result.alone("error")?;
-        let error = Fields {
+        let error = ResponseTable {
             lua,
             open,
             table: &said,
@@ -195,7 +199,7 @@ fn ruling(lua: &Lua, open: Open, value: &Value) -> mlua::Result<HookResponse> {
     }
     if let Some(said) = result.table("disconnect")? {
         result.alone("disconnect")?;
-        let disconnect = Fields {
+        let disconnect = ResponseTable {
             lua,
             open,
             table: &said,
@@ -203,8 +207,8 @@ fn ruling(lua: &Lua, open: Open, value: &Value) -> mlua::Result<HookResponse> {
         disconnect.only("disconnect", &["code", "reason"])?;
         let code = disconnect.code(
             "disconnect",
-            (*CHOSEN.start()).into(),
-            (*CHOSEN.end()).into(),
+            (*APPLICATION_CODES.start()).into(),
+            (*APPLICATION_CODES.end()).into(),
         )?;
         return Ok(HookResponse::Disconnect {
             code: u16::try_from(code).unwrap_or(u16::MAX),
@@ -228,13 +232,13 @@ fn ruling(lua: &Lua, open: Open, value: &Value) -> mlua::Result<HookResponse> {
 }
 
 /// A table that a handler has returned, or one in it. No metamethod of it is called.
-struct Fields<'a> {
+struct ResponseTable<'a> {
     lua: &'a Lua,
-    open: Open,
+    open: OpenHook,
     table: &'a Table,
 }
 
-impl Fields<'_> {
+impl ResponseTable<'_> {
     fn path(&self) -> &'static str {
         hook_path(self.open.hook)
     }
@@ -418,7 +422,7 @@ impl Fields<'_> {
             channels.push(match sub {
                 Value::Table(table) => {
                     let table = &table;
-                    let sub = Fields { lua, open, table };
+                    let sub = ResponseTable { lua, open, table };
                     sub.only("one of subs", fields(Hook::Subscribe))?;
                     ServerSubscription {
                         channel,

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
 
 use super::{fault, json};
-use crate::desk::Desk;
-use crate::desk::Ended;
+use crate::host_context::EndedRequest;
+use crate::host_context::HostContext;
 use answer::{Body, HttpAnswer};
 use veche_runtime::Request;
 use veche_runtime::{Effect, HandshakeReply};
@@ -122,7 +122,7 @@ pub(super) fn add_cookies(table: &Table, line: &str) -> mlua::Result<()> {
 /// `has_files`: there is a folder for `veche.file`.
 pub(super) fn install(
     lua: &Lua,
-    desk: &Rc<Desk>,
+    desk: &Rc<HostContext>,
     native: &Table,
     has_files: bool,
 ) -> mlua::Result<()> {
@@ -151,7 +151,7 @@ pub(super) fn install(
     let own = Rc::clone(desk);
     let judge = lua.create_function(move |lua, (number, results): (f64, MultiValue)| {
         let verdict = verdict(lua, &files, results)?;
-        if let Some(Ended { id: of, .. }) = own.requests().end(number as u64) {
+        if let Some(EndedRequest { id: of, .. }) = own.requests().end(number as u64) {
             own.effect(Effect::Handshake { of, reply: verdict });
         }
         Ok(())
@@ -161,7 +161,7 @@ pub(super) fn install(
 }
 
 /// Answers a request. What is left to do is a function that writes the body.
-fn respond(desk: &Desk, number: u64, answer: HttpAnswer) -> mlua::Result<Option<Function>> {
+fn respond(desk: &HostContext, number: u64, answer: HttpAnswer) -> mlua::Result<Option<Function>> {
     let HttpAnswer {
         status,
         headers,
@@ -175,14 +175,14 @@ fn respond(desk: &Desk, number: u64, answer: HttpAnswer) -> mlua::Result<Option<
         Body::Function(function) => function,
         Body::Bytes(body) => {
             let mut effects = desk.world.effects.borrow_mut();
-            let Some(kept) = effects.keep(&body) else {
+            let Some(kept) = effects.store(&body) else {
                 let bytes = body.len();
                 return Err(fault(format!(
                     "the body of the response, {bytes} bytes, is too large: a handler sends at most 64 MiB at once; write \
                      it in parts, by a function as the body, or answer with a file"
                 )));
             };
-            if let Some(Ended { id: to, .. }) = requests.end(number) {
+            if let Some(EndedRequest { id: to, .. }) = requests.end(number) {
                 effects.list.push(Effect::Respond {
                     to,
                     status,
@@ -193,7 +193,7 @@ fn respond(desk: &Desk, number: u64, answer: HttpAnswer) -> mlua::Result<Option<
             return Ok(None);
         }
         Body::File(path) => {
-            if let Some(Ended { id: to, .. }) = requests.end(number) {
+            if let Some(EndedRequest { id: to, .. }) = requests.end(number) {
                 desk.effect(Effect::RespondFile {
                     to,
                     status,

@@ -7,8 +7,8 @@ use mlua::{Lua, MultiValue, Table, Value};
 use veche_store::metrics::{BUCKETS_MAX, LABEL_BYTES_MAX, Metric, MetricError, MetricKind};
 
 use super::argument::{Arguments, as_number};
-use super::kept::Kept;
-use crate::desk::Desk;
+use super::growing_list::GrowingList;
+use crate::host_context::HostContext;
 
 /// Bounds of a histogram's buckets unless told: those of Prometheus' own libraries, for seconds.
 const BUCKETS: [f64; 11] = [
@@ -18,8 +18,8 @@ const BUCKETS: [f64; 11] = [
 /// Longest help, in bytes.
 const HELP_BYTES_MAX: usize = 1024;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
-    let kept = Kept::of_store();
+pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+    let kept = GrowingList::of_store();
     let metrics = lua.create_table()?;
     for (name, function) in [
         ("counter", "metrics.counter"),
@@ -105,7 +105,7 @@ fn series(
     }
 }
 
-fn metric(arguments: &Arguments, kind: &str, desk: &Desk) -> mlua::Result<Arc<Metric>> {
+fn metric(arguments: &Arguments, kind: &str, desk: &HostContext) -> mlua::Result<Arc<Metric>> {
     let name = arguments.string(1)?.to_str();
     let name = name.map_err(|_| arguments.bad(1, "it is not UTF-8"))?;
     let help = arguments.string(2)?.to_str();

@@ -12,15 +12,14 @@ mod cookie;
 mod core;
 mod dict;
 pub(crate) mod errors;
-mod far;
 mod faults;
+pub(crate) mod growing_list;
 mod hash;
-pub(crate) mod held;
+pub(crate) mod held_values;
 pub(crate) mod hooks;
 mod http;
 mod http_client;
 pub(crate) mod json;
-pub(crate) mod kept;
 pub(crate) mod lua;
 mod metrics;
 mod mysql;
@@ -28,6 +27,7 @@ mod password;
 mod queue;
 pub(crate) mod random;
 mod redis;
+mod remote;
 mod resolve;
 pub(crate) mod seeded;
 mod server;
@@ -46,16 +46,16 @@ use std::rc::Rc;
 
 use mlua::{Lua, LuaSerdeExt as _, LuaString, Table};
 
-use crate::app::App;
-use crate::desk::Desk;
+use crate::app::ScriptApp;
+use crate::host_context::HostContext;
 use faults::{OWN_PLACE, is_utf8};
 
 /// Adds what Rust gives to the functions that the prelude builds `veche` from.
 pub(crate) fn install(
     lua: &Lua,
-    desk: &Rc<Desk>,
+    desk: &Rc<HostContext>,
     native: &Table,
-    app: &App,
+    app: &ScriptApp,
     folder: &Path,
     worker: u16,
 ) -> mlua::Result<()> {
@@ -63,7 +63,7 @@ pub(crate) fn install(
     connection::install(lua, desk, native)?;
     calls::install(lua, desk, native)?;
     errors::install(lua, native)?;
-    far::install(lua, desk, native)?;
+    remote::install(lua, desk, native)?;
     channels::install(lua, desk, native)?;
     api::install(lua, desk, native)?;
     resolve::install(lua, desk, native)?;

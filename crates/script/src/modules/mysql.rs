@@ -4,16 +4,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mlua::{Lua, LuaSerdeExt as _, LuaString, MultiValue, Table, Value};
-use veche_calls::mysql::{self, Database, MysqlAction, MysqlReply, Rows, Wanted};
-use veche_calls::{Call, Mysql};
+use veche_calls::mysql::{self, Database, MysqlAction, MysqlReply, ResultMode, Rows};
+use veche_calls::{Call, MysqlCall};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::fault;
-use super::kept::Kept;
-use super::server::{Kind, Options};
-use crate::desk::Desk;
+use super::growing_list::GrowingList;
+use super::server::{NamedOptions, ServerKind};
+use crate::host_context::HostContext;
 
-const KIND: Kind = Kind {
+const KIND: ServerKind = ServerKind {
     function: "mysql.connect",
     schemes: ["mysql", "mysqls"],
     port: 3306,
@@ -36,8 +36,8 @@ const STATEMENT_BYTES_MAX: usize = 16 << 20;
 /// Places for values in one statement, by the protocol.
 const VALUES_MAX: usize = 65_535;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
-    let databases = Kept::new("mysql: no such database");
+pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+    let databases = GrowingList::new("mysql: no such database");
     let table = lua.create_table()?;
     let known = databases.clone();
     table.set(
@@ -45,10 +45,10 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         lua.create_function(move |_, argument: Value| connect(&known, &argument))?,
     )?;
     for (name, wanted) in [
-        ("query", Wanted::Rows),
-        ("row", Wanted::Row),
-        ("value", Wanted::Value),
-        ("execute", Wanted::Changes),
+        ("query", ResultMode::Rows),
+        ("row", ResultMode::Row),
+        ("value", ResultMode::Value),
+        ("execute", ResultMode::Changes),
     ] {
         let (desk, databases) = (Rc::clone(desk), databases.clone());
         // The numbers of the database and of a transaction's lease or nil, the statement and its values.
@@ -89,13 +89,13 @@ fn over() -> mlua::Error {
     fault("mysql: the transaction is over")
 }
 
-fn ask(desk: &Desk, database: Arc<Database>, action: MysqlAction) -> f64 {
-    desk.call(Call::Mysql(Mysql { database, action })).0 as f64
+fn ask(desk: &HostContext, database: Arc<Database>, action: MysqlAction) -> f64 {
+    desk.call(Call::Mysql(MysqlCall { database, action })).0 as f64
 }
 
 /// The number of a database.
-fn connect(databases: &Kept<Database>, argument: &Value) -> mlua::Result<f64> {
-    let mut options = Options::read(&KIND, argument)?;
+fn connect(databases: &GrowingList<Database>, argument: &Value) -> mlua::Result<f64> {
+    let mut options = NamedOptions::read(&KIND, argument)?;
     let database = Database {
         server: options.server()?,
         name: options.text("database")?,
@@ -113,7 +113,7 @@ fn connect(databases: &Kept<Database>, argument: &Value) -> mlua::Result<f64> {
 }
 
 /// The statement and its values.
-fn statement(lua: &Lua, arguments: &Arguments) -> mlua::Result<(String, Vec<mysql::Value>)> {
+fn statement(lua: &Lua, arguments: &Arguments) -> mlua::Result<(String, Vec<mysql::MysqlValue>)> {
     let sql = arguments.string(1)?;
     let too_long = |number| arguments.bad(number, "a statement and its values have at most 16 MiB");
     if sql.as_bytes().len() > STATEMENT_BYTES_MAX {
@@ -143,15 +143,15 @@ fn statement(lua: &Lua, arguments: &Arguments) -> mlua::Result<(String, Vec<mysq
     Ok((sql, values))
 }
 
-fn value(lua: &Lua, arguments: &Arguments, number: usize) -> mlua::Result<mysql::Value> {
+fn value(lua: &Lua, arguments: &Arguments, number: usize) -> mlua::Result<mysql::MysqlValue> {
     let value = arguments.at(number);
     Ok(match value {
-        Value::Boolean(value) => mysql::Value::Boolean(*value),
-        Value::String(text) => mysql::Value::Bytes(text.as_bytes().to_vec()),
+        Value::Boolean(value) => mysql::MysqlValue::Boolean(*value),
+        Value::String(text) => mysql::MysqlValue::Bytes(text.as_bytes().to_vec()),
         Value::Nil => return Err(arguments.bad(number, "nil is no value: NULL is veche.null")),
-        value if *value == lua.null() => mysql::Value::Null,
+        value if *value == lua.null() => mysql::MysqlValue::Null,
         value => match as_number(value) {
-            Some(value) if value.is_finite() => mysql::Value::Number(value),
+            Some(value) if value.is_finite() => mysql::MysqlValue::Number(value),
             Some(_) => return Err(arguments.bad(number, "NaN and infinity are no values")),
             None => {
                 let what = "a string, a number, a boolean or veche.null";
@@ -223,12 +223,12 @@ fn each_row(
     Ok(())
 }
 
-fn to_value(lua: &Lua, value: mysql::Value) -> mlua::Result<Value> {
+fn to_value(lua: &Lua, value: mysql::MysqlValue) -> mlua::Result<Value> {
     Ok(match value {
-        mysql::Value::Null => lua.null(),
-        mysql::Value::Boolean(value) => Value::Boolean(value),
-        mysql::Value::Number(value) => Value::Number(value),
-        mysql::Value::Bytes(bytes) => Value::String(lua.create_string(bytes)?),
+        mysql::MysqlValue::Null => lua.null(),
+        mysql::MysqlValue::Boolean(value) => Value::Boolean(value),
+        mysql::MysqlValue::Number(value) => Value::Number(value),
+        mysql::MysqlValue::Bytes(bytes) => Value::String(lua.create_string(bytes)?),
     })
 }
 

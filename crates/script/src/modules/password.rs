@@ -4,15 +4,15 @@ use std::rc::Rc;
 
 use mlua::{Lua, MultiValue, Table, Value};
 use veche_calls::password::{PASSWORD_BYTES_MAX, PasswordAction, PasswordReply};
-use veche_calls::{Call, Password};
+use veche_calls::{Call, PasswordCall};
 
 use super::argument::Arguments;
-use crate::desk::Desk;
+use crate::host_context::HostContext;
 
 /// Bytes that are looked at of a hash: PHC strings are shorter.
 const HASH_BYTES_MAX: usize = 4096;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let module = lua.create_table()?;
     let own = Rc::clone(desk);
     let hash = lua.create_function(move |_, values: MultiValue| {
@@ -39,14 +39,14 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     native.set("password", module)
 }
 
-fn begin(desk: &Desk, arguments: &Arguments, action: PasswordAction) -> mlua::Result<f64> {
+fn begin(desk: &HostContext, arguments: &Arguments, action: PasswordAction) -> mlua::Result<f64> {
     let password = arguments.bytes(1)?;
     if password.len() > PASSWORD_BYTES_MAX {
         let expected = format!("at most {PASSWORD_BYTES_MAX} bytes expected");
         return Err(arguments.bad(1, &expected));
     }
     let password = password.to_vec();
-    let token = desk.call(Call::Password(Password { password, action }));
+    let token = desk.call(Call::Password(PasswordCall { password, action }));
     Ok(token.0 as f64)
 }
 

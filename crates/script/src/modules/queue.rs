@@ -4,12 +4,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mlua::{IntoLuaMulti as _, Lua, MultiValue, Table, Value};
-use veche_store::{Parcel, Pushed, Queue, QueueOptions, Side};
+use veche_store::{PushResult, Queue, QueueItem, QueueOptions, WaitSide};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
-use super::held::Held;
+use super::held_values::HeldValues;
 use super::{fault, json};
-use crate::desk::Desk;
+use crate::host_context::HostContext;
 use veche_runtime::Token;
 
 /// Most values of a queue.
@@ -18,8 +18,8 @@ const CAPACITY_MAX: f64 = 1e6;
 /// Longest wait, in seconds: a year.
 const TIMEOUT_MAX_S: f64 = 31_536_000.0;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
-    let held = Held::default();
+pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+    let held = HeldValues::default();
     let table = lua.create_table()?;
     let (own, own_held) = (Rc::clone(desk), held.clone());
     let open = lua.create_function(move |lua, values: MultiValue| {
@@ -47,9 +47,9 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         let token = until_s.as_boolean().is_none().then(|| own.token());
         let waiter = token.map(|token| own.world.queues.waiter(token));
         match queue.push(parcel, waiter) {
-            Pushed::Yes => true.into_lua_multi(lua),
-            Pushed::TooLarge => Err(too_large()),
-            Pushed::Full(_) => wait(lua, &own, token, queue, Side::Push, &until_s),
+            PushResult::Pushed => true.into_lua_multi(lua),
+            PushResult::TooLarge => Err(too_large()),
+            PushResult::Full(_) => wait(lua, &own, token, queue, WaitSide::Push, &until_s),
         }
     })?;
     table.set("push", push)?;
@@ -60,7 +60,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         let waiter = token.map(|token| own.world.queues.waiter(token));
         match queue.pop(waiter) {
             Some(parcel) => (true, to_lua(lua, parcel)?).into_lua_multi(lua),
-            None => wait(lua, &own, token, queue, Side::Pop, &until_s),
+            None => wait(lua, &own, token, queue, WaitSide::Pop, &until_s),
         }
     })?;
     table.set("pop", pop)?;
@@ -93,7 +93,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     native.set("queue", table)
 }
 
-fn find(held: &Held<Arc<Queue>>, number: f64) -> mlua::Result<Arc<Queue>> {
+fn find(held: &HeldValues<Arc<Queue>>, number: f64) -> mlua::Result<Arc<Queue>> {
     held.get(number)
         .ok_or_else(|| fault("there is no queue of that number"))
 }
@@ -101,10 +101,10 @@ fn find(held: &Held<Arc<Queue>>, number: f64) -> mlua::Result<Arc<Queue>> {
 /// `until_s` is nil to wait for as long as it takes, a time, or false not to wait.
 fn wait(
     lua: &Lua,
-    desk: &Desk,
+    desk: &HostContext,
     token: Option<Token>,
     queue: Arc<Queue>,
-    side: Side,
+    side: WaitSide,
     until_s: &Value,
 ) -> mlua::Result<MultiValue> {
     let Some(token) = token else {
@@ -117,7 +117,7 @@ fn wait(
     (false, token.0 as f64).into_lua_multi(lua)
 }
 
-fn open(desk: &Desk, arguments: &Arguments) -> mlua::Result<Arc<Queue>> {
+fn open(desk: &HostContext, arguments: &Arguments) -> mlua::Result<Arc<Queue>> {
     let name = arguments.bytes(1)?;
     let options = match arguments.at(2) {
         Value::Nil => None,
@@ -160,7 +160,7 @@ fn options(arguments: &Arguments, table: &Table) -> mlua::Result<QueueOptions> {
     Ok(options)
 }
 
-fn parcel(lua: &Lua, value: &Value) -> mlua::Result<Parcel> {
+fn parcel(lua: &Lua, value: &Value) -> mlua::Result<QueueItem> {
     let mut is_json = false;
     let value = match value {
         Value::Boolean(value) => veche_store::Value::Boolean(*value),
@@ -178,10 +178,10 @@ fn parcel(lua: &Lua, value: &Value) -> mlua::Result<Parcel> {
             )));
         }
     };
-    Ok(Parcel { value, is_json })
+    Ok(QueueItem { value, is_json })
 }
 
-fn to_lua(lua: &Lua, parcel: Parcel) -> mlua::Result<Value> {
+fn to_lua(lua: &Lua, parcel: QueueItem) -> mlua::Result<Value> {
     Ok(match parcel.value {
         veche_store::Value::Boolean(value) => Value::Boolean(value),
         veche_store::Value::Number(value) => Value::Number(value),

@@ -9,7 +9,7 @@ use uuid::Builder;
 
 use super::argument::{Arguments, WHOLE_MAX};
 use super::fault;
-use crate::desk::Desk;
+use crate::host_context::HostContext;
 
 /// Most bytes of one call.
 const BYTES_MAX: f64 = (1 << 20) as f64;
@@ -17,7 +17,7 @@ const BYTES_MAX: f64 = (1 << 20) as f64;
 /// Bits of the counter that keeps UUIDs of one millisecond in order: RFC 9562, section 6.2, method 1.
 const COUNTER_BITS: u32 = 12;
 
-pub(super) fn random(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
+pub(super) fn random(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Table> {
     let module = lua.create_table()?;
     let own = Rc::clone(desk);
     let bytes = lua.create_function(move |lua, values: MultiValue| {
@@ -54,7 +54,7 @@ pub(super) fn random(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
     Ok(module)
 }
 
-pub(super) fn uuid(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
+pub(super) fn uuid(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Table> {
     let module = lua.create_table()?;
     let own = Rc::clone(desk);
     let v4 = lua.create_function(move |lua, ()| {
@@ -87,7 +87,7 @@ pub(super) fn uuid(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
 }
 
 /// Seeds `math.random`, which is the same in each VM otherwise. A test's seed comes [from the test](super::seeded).
-pub(crate) fn seed_math(lua: &Lua, desk: &Desk) -> mlua::Result<()> {
+pub(crate) fn seed_math(lua: &Lua, desk: &HostContext) -> mlua::Result<()> {
     if desk.world.is_seeded() {
         return Ok(());
     }
@@ -96,7 +96,7 @@ pub(crate) fn seed_math(lua: &Lua, desk: &Desk) -> mlua::Result<()> {
     seed.call((word(desk)? >> 11) as f64)
 }
 
-fn fill(desk: &Desk, bytes: &mut [u8]) -> mlua::Result<()> {
+fn fill(desk: &HostContext, bytes: &mut [u8]) -> mlua::Result<()> {
     if desk.world.is_seeded() {
         for piece in bytes.chunks_mut(8) {
             piece.copy_from_slice(&word(desk)?.to_le_bytes()[..piece.len()]);
@@ -106,7 +106,7 @@ fn fill(desk: &Desk, bytes: &mut [u8]) -> mlua::Result<()> {
     getrandom::fill(bytes).map_err(no_numbers)
 }
 
-fn word(desk: &Desk) -> mlua::Result<u64> {
+fn word(desk: &HostContext) -> mlua::Result<u64> {
     match desk.world.seeds_word() {
         Some(word) => Ok(word),
         None => getrandom::u64().map_err(no_numbers),
@@ -118,7 +118,7 @@ fn no_numbers(error: getrandom::Error) -> mlua::Error {
 }
 
 /// A number below `count`, all of them as likely: what lies in the last, incomplete round is thrown away.
-fn below(desk: &Desk, count: u64) -> mlua::Result<u64> {
+fn below(desk: &HostContext, count: u64) -> mlua::Result<u64> {
     let whole_rounds = u64::MAX - u64::MAX % count;
     loop {
         let word = word(desk)?;

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mlua::{Lua, LuaSerdeExt as _, MultiValue, Table, Value};
-use veche_calls::redis::{Command, Keyspace, RedisAction, RedisReply, RedisValue};
-use veche_calls::{Call, FaultKind, Redis};
+use veche_calls::redis::{RedisAction, RedisCommand, RedisDatabase, RedisReply, RedisValue};
+use veche_calls::{Call, CallErrorKind, RedisCall};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::errors::tagged;
-use super::kept::Kept;
-use super::server::{Kind, Options};
+use super::growing_list::GrowingList;
+use super::server::{NamedOptions, ServerKind};
 use super::{fault, go_on};
-use crate::desk::Desk;
+use crate::host_context::HostContext;
 use veche_runtime::Token;
 
-const KIND: Kind = Kind {
+const KIND: ServerKind = ServerKind {
     function: "redis.connect",
     schemes: ["redis", "rediss"],
     port: 6379,
@@ -41,7 +41,7 @@ const NAMES_BYTES_MAX: usize = 1 << 20;
 /// Longest wait for a message, in seconds: a year.
 const WAIT_MAX_S: f64 = 31_536_000.0;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let keyspaces = desk.keyspaces.clone();
     let table = lua.create_table()?;
     let known = keyspaces.clone();
@@ -53,7 +53,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     let (own, known) = (Rc::clone(desk), keyspaces.clone());
     let run = lua.create_function(move |lua, mut values: MultiValue| {
         let keyspace = known.find_first(&mut values)?;
-        let mut command = Command::default();
+        let mut command = RedisCommand::default();
         let arguments = Arguments::new("redis:call", values);
         for number in 1..=arguments.count() {
             push(lua, &mut command, arguments.at(number)).map_err(|why| {
@@ -140,17 +140,17 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
 }
 
 /// The command's name, as it was pushed.
-fn name_of(command: &Command) -> &[u8] {
+fn name_of(command: &RedisCommand) -> &[u8] {
     command.parts().next().unwrap_or_default()
 }
 
-fn ask(desk: &Desk, keyspace: Arc<Keyspace>, action: RedisAction) -> f64 {
-    desk.call(Call::Redis(Redis { keyspace, action })).0 as f64
+fn ask(desk: &HostContext, keyspace: Arc<RedisDatabase>, action: RedisAction) -> f64 {
+    desk.call(Call::Redis(RedisCall { keyspace, action })).0 as f64
 }
 
 /// Begins a command whose parts are strings, if it is one that all share.
 pub(crate) fn begin_plain<'a>(
-    desk: &Desk,
+    desk: &HostContext,
     number: f64,
     parts: impl Iterator<Item = &'a [u8]> + Clone,
 ) -> Option<Token> {
@@ -159,7 +159,7 @@ pub(crate) fn begin_plain<'a>(
     if bytes > COMMANDS_BYTES_MAX {
         return None;
     }
-    let mut command = Command::with_capacity(parts.clone().count(), bytes);
+    let mut command = RedisCommand::with_capacity(parts.clone().count(), bytes);
     for part in parts {
         command.push(part);
     }
@@ -167,13 +167,13 @@ pub(crate) fn begin_plain<'a>(
         return None;
     }
     let action = RedisAction::Run(command);
-    Some(desk.call(Call::Redis(Redis { keyspace, action })))
+    Some(desk.call(Call::Redis(RedisCall { keyspace, action })))
 }
 
 /// The number of a server.
-fn connect(keyspaces: &Kept<Keyspace>, argument: &Value) -> mlua::Result<f64> {
-    let mut options = Options::read(&KIND, argument)?;
-    let keyspace = Keyspace {
+fn connect(keyspaces: &GrowingList<RedisDatabase>, argument: &Value) -> mlua::Result<f64> {
+    let mut options = NamedOptions::read(&KIND, argument)?;
+    let keyspace = RedisDatabase {
         server: options.server()?,
         database: options.whole("database", [0, 1_000_000], 0)? as u32,
         pool_name: options.name("pool_name")?,
@@ -189,7 +189,7 @@ fn connect(keyspaces: &Kept<Keyspace>, argument: &Value) -> mlua::Result<f64> {
 }
 
 /// What becomes of a command.
-enum Fate {
+enum CommandHandling {
     /// It goes over the connection that all share.
     Shared,
     /// It waits in the server.
@@ -198,9 +198,9 @@ enum Fate {
     Refused(&'static str),
 }
 
-use Fate::{Blocking, Refused, Shared};
+use CommandHandling::{Blocking, Refused, Shared};
 
-fn kind(name: &[u8], command: &Command) -> Fate {
+fn kind(name: &[u8], command: &RedisCommand) -> CommandHandling {
     match name {
         b"BLPOP" | b"BRPOP" | b"BLMOVE" | b"BRPOPLPUSH" | b"BLMPOP" | b"BZPOPMIN" | b"BZPOPMAX"
         | b"BZMPOP" => Blocking,
@@ -238,7 +238,7 @@ fn kind(name: &[u8], command: &Command) -> Fate {
 }
 
 /// Adds an argument; the error says what it should be.
-fn push(lua: &Lua, command: &mut Command, value: &Value) -> Result<(), String> {
+fn push(lua: &Lua, command: &mut RedisCommand, value: &Value) -> Result<(), String> {
     let found = match value {
         Value::String(text) => {
             let bytes = text.as_bytes();
@@ -267,7 +267,7 @@ fn push(lua: &Lua, command: &mut Command, value: &Value) -> Result<(), String> {
 }
 
 /// The commands of a pipeline.
-fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<Command>> {
+fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<RedisCommand>> {
     const WHAT: &str =
         "a list of commands expected, such as { { \"set\", \"key\", 1 }, { \"get\", \"key\" } }";
     let Value::Table(list) = arguments.at(1) else {
@@ -287,7 +287,7 @@ fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<Command>> {
         let Value::Table(parts) = list.raw_get(place)? else {
             return Err(bad("a table expected"));
         };
-        let mut command = Command::default();
+        let mut command = RedisCommand::default();
         let mut name = Vec::new();
         for part in 1..=parts.raw_len() {
             let value: Value = parts.raw_get(part)?;
@@ -336,7 +336,7 @@ pub(super) fn to_lua(lua: &Lua, reply: RedisReply) -> mlua::Result<Value> {
                 });
             if let Some((place, words)) = failed {
                 let words = format!("redis: command {place}: {words}");
-                return Err(fault(tagged(&words, FaultKind::Refused.name(), None)));
+                return Err(fault(tagged(&words, CallErrorKind::Refused.name(), None)));
             }
             to_value(lua, RedisValue::List(values))?
         }

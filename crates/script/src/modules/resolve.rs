@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use mlua::{Lua, Table, Value};
-use veche_calls::{Call, Resolve};
+use veche_calls::{Call, ResolveCall};
 
 use super::{fault, timeouts};
-use crate::desk::Desk;
+use crate::host_context::HostContext;
 
 /// How long it may take where a script does not say.
 const TIMEOUT_S: f64 = 10.0;
@@ -15,7 +15,7 @@ const TIMEOUT_S: f64 = 10.0;
 /// Longest name (RFC 1035, section 2.3.4, as text).
 const HOST_BYTES_MAX: usize = 253;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let desk = Rc::clone(desk);
     let begin = lua.create_function(move |_, (host, options): (Value, Value)| {
         let Value::String(host) = host else {
@@ -41,7 +41,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
             ));
         };
         let host = host.to_owned();
-        let token = desk.call(Call::Resolve(Resolve { host, timeout }));
+        let token = desk.call(Call::Resolve(ResolveCall { host, timeout }));
         Ok(token.0 as f64)
     })?;
     native.set("resolve", begin)

@@ -8,12 +8,12 @@ use std::rc::Rc;
 
 use mlua::{Lua, Table, Value};
 
-use crate::desk::Desk;
+use crate::host_context::HostContext;
 
 const SOURCE: &str = include_str!("../../lua/seeded.lua");
 
 /// Replaces what depends on chance or on the system's clock. After the prelude, which keeps the originals.
-pub(crate) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+pub(crate) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     if !desk.world.is_seeded() {
         return Ok(());
     }
@@ -27,7 +27,7 @@ pub(crate) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
 }
 
 /// The seed's next number, of as many bits as are exact in Lua.
-fn word(desk: &Desk) -> u64 {
+fn word(desk: &HostContext) -> u64 {
     desk.world.seeds_word().unwrap_or_default() >> 11
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mlua::Value;
 use percent_encoding::percent_decode_str;
-use veche_calls::{Secret, Server, Tls};
+use veche_calls::{Secret, ServerAccount, TlsMode};
 
 use super::argument::as_number;
 use super::fault;
@@ -24,7 +24,7 @@ const NAME_BYTES_MAX: usize = 64;
 const SECONDS_MAX: f64 = 86_400.0;
 
 /// What a kind of server is.
-pub(super) struct Kind {
+pub(super) struct ServerKind {
     /// The function, for errors.
     pub(super) function: &'static str,
     /// What its URLs begin with, and with TLS.
@@ -47,7 +47,7 @@ const COMMON: [&str; 8] = [
 ];
 
 /// One option's value.
-enum Given {
+enum OptionValue {
     /// Of a URL: what it means depends on the option.
     Text(String),
     Number(f64),
@@ -57,14 +57,14 @@ enum Given {
 }
 
 /// Options by name, each taken out once.
-pub(super) struct Options {
-    kind: &'static Kind,
-    given: BTreeMap<String, Given>,
+pub(super) struct NamedOptions {
+    kind: &'static ServerKind,
+    given: BTreeMap<String, OptionValue>,
 }
 
-impl Options {
+impl NamedOptions {
     /// Of the argument of `connect`.
-    pub(super) fn read(kind: &'static Kind, argument: &Value) -> mlua::Result<Self> {
+    pub(super) fn read(kind: &'static ServerKind, argument: &Value) -> mlua::Result<Self> {
         let mut options = Self {
             kind,
             given: BTreeMap::new(),
@@ -96,7 +96,7 @@ impl Options {
     }
 
     fn bad_url(&self, why: &str) -> mlua::Error {
-        let Kind {
+        let ServerKind {
             function, schemes, ..
         } = self.kind;
         // Without the URL, which may hold a password.
@@ -113,7 +113,7 @@ impl Options {
         ))
     }
 
-    fn put(&mut self, name: &str, value: Given) -> mlua::Result<()> {
+    fn put(&mut self, name: &str, value: OptionValue) -> mlua::Result<()> {
         if !COMMON.contains(&name) && !self.kind.options.contains(&name) {
             let function = self.kind.function;
             let all: Vec<&str> = COMMON.iter().chain(self.kind.options).copied().collect();
@@ -122,7 +122,7 @@ impl Options {
                 all.join(", ")
             )));
         }
-        if let Given::Text(text) | Given::Authority(text) = &value
+        if let OptionValue::Text(text) | OptionValue::Authority(text) = &value
             && (text.len() > OPTION_BYTES_MAX || text.contains('\0'))
         {
             return Err(self.bad(name, OPTION));
@@ -146,15 +146,15 @@ impl Options {
             return Err(self.bad(&name, OPTION));
         }
         let value = match value {
-            Value::Boolean(value) => Given::Boolean(*value),
+            Value::Boolean(value) => OptionValue::Boolean(*value),
             Value::Table(table) if name == "tls" => {
                 let file = text(&table.raw_get("ca")?);
                 let file = file.ok_or_else(|| self.bad("tls", TLS))?;
-                Given::Authority(file)
+                OptionValue::Authority(file)
             }
             value => match (as_number(value), text(value)) {
-                (Some(number), _) => Given::Number(number),
-                (None, Some(text)) => Given::Text(text),
+                (Some(number), _) => OptionValue::Number(number),
+                (None, Some(text)) => OptionValue::Text(text),
                 (None, None) => return Err(self.bad(&name, "text, a number or a boolean")),
             },
         };
@@ -167,7 +167,7 @@ impl Options {
             .ok_or_else(|| self.bad_url("no ://"))?;
         let [plain, secure] = self.kind.schemes;
         if scheme == secure {
-            self.put("tls", Given::Boolean(true))?;
+            self.put("tls", OptionValue::Boolean(true))?;
         } else if scheme != plain {
             return Err(self.bad_url("another kind of server"));
         }
@@ -196,13 +196,13 @@ impl Options {
             }
             let text = percent_decode_str(text).decode_utf8();
             let text = text.map_err(|_| self.bad_url("bytes that are not UTF-8"))?;
-            self.put(name, Given::Text(text.into_owned()))?;
+            self.put(name, OptionValue::Text(text.into_owned()))?;
         }
         Ok(())
     }
 
     /// The server itself.
-    pub(super) fn server(&mut self) -> mlua::Result<Server> {
+    pub(super) fn server(&mut self) -> mlua::Result<ServerAccount> {
         let host = self.text("host")?.unwrap_or_else(|| "127.0.0.1".to_owned());
         let is_good = (1..=253).contains(&host.len())
             && !host.chars().any(|c| c.is_control() || c.is_whitespace());
@@ -210,7 +210,7 @@ impl Options {
             return Err(self.bad("host", "the name of a host or an address"));
         }
         let port = self.whole("port", [1, 65_535], self.kind.port.into())?;
-        Ok(Server {
+        Ok(ServerAccount {
             host,
             port: port as u16,
             user: self.text("user")?,
@@ -219,13 +219,13 @@ impl Options {
         })
     }
 
-    fn tls(&mut self) -> mlua::Result<Tls> {
+    fn tls(&mut self) -> mlua::Result<TlsMode> {
         Ok(match self.given.remove("tls") {
-            None | Some(Given::Boolean(false)) => Tls::Off,
-            Some(Given::Boolean(true)) => Tls::Public,
-            Some(Given::Text(text)) if text == "true" => Tls::Public,
-            Some(Given::Text(text)) if text == "false" => Tls::Off,
-            Some(Given::Authority(file)) => Tls::Authority(file),
+            None | Some(OptionValue::Boolean(false)) => TlsMode::Off,
+            Some(OptionValue::Boolean(true)) => TlsMode::Public,
+            Some(OptionValue::Text(text)) if text == "true" => TlsMode::Public,
+            Some(OptionValue::Text(text)) if text == "false" => TlsMode::Off,
+            Some(OptionValue::Authority(file)) => TlsMode::Authority(file),
             Some(_) => return Err(self.bad("tls", TLS)),
         })
     }
@@ -233,7 +233,7 @@ impl Options {
     pub(super) fn text(&mut self, name: &str) -> mlua::Result<Option<String>> {
         match self.given.remove(name) {
             None => Ok(None),
-            Some(Given::Text(text)) => Ok(Some(text)),
+            Some(OptionValue::Text(text)) => Ok(Some(text)),
             Some(_) => Err(self.bad(name, "a string")),
         }
     }
@@ -254,8 +254,8 @@ impl Options {
 
     fn number(&mut self, name: &str) -> Option<f64> {
         Some(match self.given.remove(name)? {
-            Given::Number(number) => number,
-            Given::Text(text) => text.parse().unwrap_or(f64::NAN),
+            OptionValue::Number(number) => number,
+            OptionValue::Text(text) => text.parse().unwrap_or(f64::NAN),
             _ => f64::NAN,
         })
     }

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 use veche_store::table::{
-    Clocks, Conflict, Draft, Format, Job, LoadOptions, Schema, TABLE_BYTES_LEAST, TableError, Type,
+    Clocks, Conflict, Job, LoadFormat, LoadOptions, Schema, SchemaDraft, TABLE_BYTES_MIN,
+    TableError, Type,
 };
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::fault;
 use crate::app::Snapshots;
-use crate::desk::Desk;
+use crate::host_context::HostContext;
 use crate::ttl;
 
 /// Longest name of a table, path of a file, and text of a schema or an option.
@@ -29,7 +30,7 @@ const TEST_PAUSE: Duration = Duration::from_millis(1);
 
 pub(super) fn install(
     lua: &Lua,
-    desk: &Rc<Desk>,
+    desk: &Rc<HostContext>,
     native: &Table,
     folder: &Path,
     snapshots: &Snapshots,
@@ -94,7 +95,7 @@ fn told(name: &str, error: &TableError) -> mlua::Error {
     fault(format!("table {name}: {error}"))
 }
 
-fn find(desk: &Desk, arguments: &Arguments) -> mlua::Result<Arc<veche_store::table::Table>> {
+fn find(desk: &HostContext, arguments: &Arguments) -> mlua::Result<Arc<veche_store::table::Table>> {
     let name = arguments.string(1)?;
     if name.as_bytes().len() > NAME_BYTES_MAX {
         return Err(arguments.bad(1, "a name of 1 to 255 bytes expected"));
@@ -120,7 +121,7 @@ fn find(desk: &Desk, arguments: &Arguments) -> mlua::Result<Arc<veche_store::tab
 
 /// Reads a schema; words where it is none.
 fn schema(table: &Table) -> Result<Schema, String> {
-    let mut draft = Draft::default();
+    let mut draft = SchemaDraft::default();
     for pair in table.pairs::<Value, Value>() {
         let (name, value) = pair.map_err(|error| error.to_string())?;
         let name = text(&name).ok_or("the schema has names only")?;
@@ -139,7 +140,7 @@ fn schema(table: &Table) -> Result<Schema, String> {
             }
             ("bytes_max", value) => {
                 let bytes = as_number(value).filter(|bytes| {
-                    (TABLE_BYTES_LEAST as f64..=WHOLE_MAX).contains(bytes) && bytes.fract() == 0.0
+                    (TABLE_BYTES_MIN as f64..=WHOLE_MAX).contains(bytes) && bytes.fract() == 0.0
                 });
                 let expected = "bytes_max: a whole number of at least 65536 expected";
                 draft.bytes_max = Some(bytes.ok_or(expected)? as usize);
@@ -211,7 +212,7 @@ fn indexes_of(indexes: &Table) -> Result<Vec<(String, Vec<String>, bool)>, Strin
     Ok(found)
 }
 
-fn info(lua: &Lua, desk: &Desk, number: u32) -> mlua::Result<Table> {
+fn info(lua: &Lua, desk: &HostContext, number: u32) -> mlua::Result<Table> {
     let table = desk.tables.borrow().table(number);
     let (schema, about) = (table.schema(), table.info());
     let (columns, indexes) = (lua.create_table()?, lua.create_table()?);
@@ -234,7 +235,7 @@ fn info(lua: &Lua, desk: &Desk, number: u32) -> mlua::Result<Table> {
 /// Files: a job begins and has a number; `job(number)` tells how far it is, and forgets it when it is over.
 fn jobs(
     lua: &Lua,
-    desk: &Rc<Desk>,
+    desk: &Rc<HostContext>,
     table: &Table,
     folder: &Path,
     snapshots: &Snapshots,
@@ -245,7 +246,7 @@ fn jobs(
     // `begin(number, method, path, options)`
     let begin = lua.create_function(
         move |_, (number, method, path, options): (u32, String, Value, Value)| {
-            let arguments = Given {
+            let arguments = FileArguments {
                 method: &method,
                 options: &options,
             };
@@ -314,12 +315,12 @@ fn jobs(
 }
 
 /// What a method that reads files was given.
-struct Given<'a> {
+struct FileArguments<'a> {
     method: &'a str,
     options: &'a Value,
 }
 
-impl Given<'_> {
+impl FileArguments<'_> {
     fn bad(&self, number: usize, words: &str) -> mlua::Error {
         let method = self.method;
         fault(format!(
@@ -329,9 +330,9 @@ impl Given<'_> {
 
     fn load_options(&self) -> mlua::Result<LoadOptions> {
         let mut options = LoadOptions::new(match self.method {
-            "load_json" => Format::Json,
-            "load_ndjson" => Format::Ndjson,
-            _ => Format::Csv,
+            "load_json" => LoadFormat::Json,
+            "load_ndjson" => LoadFormat::Ndjson,
+            _ => LoadFormat::Csv,
         });
         let table = match self.options {
             Value::Nil => return Ok(options),

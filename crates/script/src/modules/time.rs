@@ -8,7 +8,7 @@ use mlua::{Lua, MultiValue, Table};
 
 use super::argument::Arguments;
 use super::fault;
-use crate::desk::Desk;
+use crate::host_context::HostContext;
 
 /// The last second of the year 9999: the form has no place for a longer one.
 const HTTP_MAX: f64 = 253_402_300_799.0;
@@ -16,7 +16,7 @@ const HTTP_MAX: f64 = 253_402_300_799.0;
 /// From the first second of the year 0, as RFC 3339 has it, to where each zone of the world still has the year 9999.
 const ISO_LIMITS: [f64; 2] = [-62_167_219_200.0, 253_402_207_200.0];
 
-pub(super) fn module(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
+pub(super) fn module(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Table> {
     let module = lua.create_table()?;
     let own = Rc::clone(desk);
     let now = lua.create_function(move |_, ()| Ok(wall(&own)))?;
@@ -30,7 +30,7 @@ pub(super) fn module(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
     Ok(module)
 }
 
-fn wall(desk: &Desk) -> f64 {
+fn wall(desk: &HostContext) -> f64 {
     desk.world.now.get().wall_ms as f64 / 1000.0
 }
 
@@ -44,7 +44,7 @@ fn date_text(bytes: &[u8]) -> Result<&str, &'static str> {
     std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8")
 }
 
-fn http(lua: &Lua, desk: &Rc<Desk>, module: &Table) -> mlua::Result<()> {
+fn http(lua: &Lua, desk: &Rc<HostContext>, module: &Table) -> mlua::Result<()> {
     let own = Rc::clone(desk);
     let write = lua.create_function(move |_, values: MultiValue| {
         let arguments = Arguments::new("time.http", values);
@@ -70,7 +70,7 @@ fn http(lua: &Lua, desk: &Rc<Desk>, module: &Table) -> mlua::Result<()> {
     module.set("parse_http", read)
 }
 
-fn iso(lua: &Lua, desk: &Rc<Desk>, module: &Table) -> mlua::Result<()> {
+fn iso(lua: &Lua, desk: &Rc<HostContext>, module: &Table) -> mlua::Result<()> {
     let own = Rc::clone(desk);
     let write = lua.create_function(move |_, values: MultiValue| {
         let arguments = Arguments::new("time.iso", values);

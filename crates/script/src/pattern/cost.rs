@@ -39,16 +39,16 @@ impl Pattern {
             Single::Any | Single::Byte(_) => 1.0,
             Single::Set(_) => self.set_bytes_max as f64,
         };
-        let mut rest = Rest::NOTHING;
+        let mut rest = RemainingCost::NOTHING;
         for item in self.items.iter().rev() {
             rest = match *item {
-                Item::Finish | Item::Fault(_) => Rest::NOTHING,
+                Item::Finish | Item::Fault(_) => RemainingCost::NOTHING,
                 Item::Open(_) | Item::Close(_) | Item::Position(_) => rest.behind_capture(),
                 Item::Literal { from, to } => rest.behind(f64::from(to - from)),
                 Item::One(single) => rest.behind(single_cost(single)),
                 Item::End | Item::Never => rest.behind(1.0),
                 Item::Frontier(_) => rest.behind(2.0 * self.set_bytes_max as f64),
-                Item::Balance(..) | Item::Back(_) => Rest {
+                Item::Balance(..) | Item::Back(_) => RemainingCost {
                     failing: rest.failing + places,
                     ..rest.behind(1.0)
                 },
@@ -99,7 +99,7 @@ impl Pattern {
 
 /// What the items from some place of a pattern on cost at most, tried once.
 #[derive(Clone, Copy)]
-struct Rest {
+struct RemainingCost {
     /// If they don't match; 0 if they match in any case, which nobody has to try twice.
     failing: f64,
     /// If they match: this, and so much for each byte they match.
@@ -109,7 +109,7 @@ struct Rest {
     captures: f64,
 }
 
-impl Rest {
+impl RemainingCost {
     const NOTHING: Self = Self {
         failing: 0.0,
         succeeding: 1.0,

@@ -28,7 +28,7 @@ pub(crate) enum Capture {
 }
 
 /// Where the rest of a pattern ended, if it matched.
-type Outcome = Result<Option<usize>, Error>;
+type MatchEnd = Result<Option<usize>, Error>;
 
 impl<'a> Matcher<'a> {
     pub(crate) fn new(pattern: &'a Pattern, subject: &'a [u8], budget: Budget) -> Self {
@@ -107,7 +107,7 @@ impl<'a> Matcher<'a> {
     }
 
     /// The first place from `from` on whose byte matches.
-    fn skip_to(&mut self, single: Single, from: usize) -> Outcome {
+    fn skip_to(&mut self, single: Single, from: usize) -> MatchEnd {
         let bytes = &self.subject[from..];
         let skipped = match single {
             Single::Any => (!bytes.is_empty()).then_some(0),
@@ -129,7 +129,7 @@ impl<'a> Matcher<'a> {
 
     /// Matches the items from `item` on at `at`. `depth` is how deep LuaJIT would have nested its calls here, which
     /// is at least as deep as ours.
-    fn rest(&mut self, mut at: usize, mut item: usize, mut depth: usize) -> Outcome {
+    fn rest(&mut self, mut at: usize, mut item: usize, mut depth: usize) -> MatchEnd {
         let (pattern, subject) = (self.pattern, self.subject);
         loop {
             if depth > DEPTH_MAX {
@@ -210,7 +210,7 @@ impl<'a> Matcher<'a> {
 
     /// The rest of the pattern at a place from which the matching may have to turn back.
     #[inline]
-    fn nested(&mut self, at: usize, item: usize, depth: usize) -> Outcome {
+    fn nested(&mut self, at: usize, item: usize, depth: usize) -> MatchEnd {
         self.budget.spend(NESTED_STEPS)?;
         self.rest(at, item, depth)
     }
@@ -223,7 +223,7 @@ impl<'a> Matcher<'a> {
         then: Option<Single>,
         item: usize,
         depth: usize,
-    ) -> Outcome {
+    ) -> MatchEnd {
         let mut end = longest;
         while end >= shortest {
             if let Some(Single::Byte(byte)) = then {
@@ -258,7 +258,7 @@ impl<'a> Matcher<'a> {
         then: Option<Single>,
         item: usize,
         depth: usize,
-    ) -> Outcome {
+    ) -> MatchEnd {
         loop {
             if let (Single::Any, Some(then)) = (single, then) {
                 match self.skip_to(then, at)? {
@@ -315,7 +315,7 @@ impl<'a> Matcher<'a> {
     }
 
     /// Where the balanced text ends that begins at `at`.
-    fn balance(&mut self, at: usize, open: u8, close: u8) -> Outcome {
+    fn balance(&mut self, at: usize, open: u8, close: u8) -> MatchEnd {
         if self.subject.get(at) != Some(&open) {
             return Ok(None);
         }

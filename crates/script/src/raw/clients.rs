@@ -13,7 +13,7 @@ use super::functions::{close, closure, connection, desk, fail, send};
 use super::machine::Reference;
 use super::object;
 use crate::ConnectionId;
-use crate::desk::Desk;
+use crate::host_context::HostContext;
 use veche_runtime::Token;
 
 /// An id that no connection has.
@@ -23,7 +23,7 @@ const NOBODY: ConnectionId = ConnectionId {
 };
 
 /// The functions that work on such objects, and their metatable as `meta`.
-pub(super) fn functions(lua: &Lua, desk: &std::rc::Rc<Desk>) -> mlua::Result<Table> {
+pub(super) fn functions(lua: &Lua, desk: &std::rc::Rc<HostContext>) -> mlua::Result<Table> {
     let (functions, meta) = (lua.create_table()?, lua.create_table()?);
     let all: [(&str, ffi::lua_CFunction); 6] = [
         ("send", send),

@@ -1,6 +1,6 @@
 //! What scripts call for every message, as plain C functions.
 //!
-//! A connection in a script is an object that holds two numbers, its id; everything else is asked of the [`Desk`]. An
+//! A connection in a script is an object that holds two numbers, its id; everything else is asked of the [`HostContext`]. An
 //! id that is no more is no error: the call says so.
 
 use std::ffi::{CStr, c_int, c_void};
@@ -10,10 +10,10 @@ use mlua::ffi::{self, lua_State};
 use mlua::{Function, Lua, Table};
 use veche_types::codes::{CloseCode, REASON_BYTES_MAX};
 
-use super::doom::{is_run_over, why_over};
+use super::kill::{is_run_over, kill_reason};
 use super::machine::{Coroutine, Reference};
 use super::object;
-use crate::desk::{Desk, Sent};
+use crate::host_context::{HostContext, SendResult};
 use crate::utf8;
 use crate::{ConnectionId, MessageKind};
 use veche_runtime::MESSAGE_BYTES_MAX;
@@ -23,7 +23,7 @@ use veche_runtime::close::is_close_code;
 pub(super) fn closure(
     lua: &Lua,
     function: ffi::lua_CFunction,
-    desk: &Rc<Desk>,
+    desk: &Rc<HostContext>,
     metatable: &Table,
 ) -> mlua::Result<Function> {
     let desk = Rc::as_ptr(desk).cast_mut().cast::<c_void>();
@@ -39,9 +39,9 @@ pub(super) fn closure(
 
 /// # Safety
 /// Only in a function made by [`closure`].
-pub(super) unsafe fn desk<'a>(state: *mut lua_State) -> &'a Desk {
+pub(super) unsafe fn desk<'a>(state: *mut lua_State) -> &'a HostContext {
     // SAFETY: the first upvalue is the desk, which outlives the VM.
-    unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast::<Desk>() }
+    unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast::<HostContext>() }
 }
 
 /// The connection that is the first argument; an error if it is none.
@@ -132,19 +132,19 @@ pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
                     state,
                     c"bad argument #1 to 'send': it is not UTF-8, so it can't be a text message; send it as \"binary\"",
                 ),
-                None => fail(state, why_over()),
+                None => fail(state, kill_reason()),
             }
         }
         match desk(state).send(to, kind, data) {
-            Sent::Yes => {}
-            Sent::Closed => return refused(state, c"closed"),
-            Sent::Full => return refused(state, c"full"),
-            Sent::Over => {
+            SendResult::Yes => {}
+            SendResult::Closed => return refused(state, c"closed"),
+            SendResult::Full => return refused(state, c"full"),
+            SendResult::Over => {
                 ffi::lua_pushboolean(state, 0);
                 ffi::lua_pushstring(state, c"full".as_ptr());
                 return 2;
             }
-            Sent::TooMuch => fail(
+            SendResult::TooMuch => fail(
                 state,
                 c"too much is sent at once: wait now and then, so that it can leave (veche.sleep(0))",
             ),

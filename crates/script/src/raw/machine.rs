@@ -7,13 +7,13 @@ use std::rc::Rc;
 use mlua::Lua;
 use mlua::ffi::{self, lua_State};
 
-use super::collection::Collection;
-use super::doom::unhook;
-use super::memory::{IsShort, Memory};
+use super::gc_schedule::GcSchedule;
+use super::kill::unhook;
+use super::memory::{IsShort, VmMemory};
 use super::object;
 use crate::ConnectionId;
 use crate::modules;
-use crate::watch::Watch;
+use crate::watch::ThreadWatch;
 use veche_runtime::Token;
 
 /// Idle coroutines kept for the next handlers.
@@ -40,8 +40,8 @@ impl Reference {
     }
 }
 
-/// A coroutine, kept from collection by the registry. Not dropped but [recycled](Machine::recycle) or
-/// [discarded](Machine::discard).
+/// A coroutine, kept from collection by the registry. Not dropped but [recycled](LuaVm::recycle) or
+/// [discarded](LuaVm::discard).
 #[derive(Debug)]
 pub(crate) struct Coroutine {
     pub(super) state: *mut lua_State,
@@ -67,27 +67,27 @@ pub(crate) enum Argument<'a> {
 
 /// How a coroutine left the call that ran it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Ran {
+pub(crate) enum RunEnd {
     /// It is over.
     Ended,
     /// It goes on when the token is answered.
     Waits(Token),
     /// With an error.
-    Failed(Failure),
+    Failed(LuaError),
 }
 
 /// An error that nobody caught.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct LuaError {
     /// What it says, with the line where it was raised.
     pub(crate) words: String,
     /// The same, and how it came there.
     pub(crate) traceback: String,
 }
 
-impl Failure {
+impl LuaError {
     /// One that has no place in a script.
-    pub(crate) fn told(words: &str) -> Self {
+    pub(crate) fn error_message(words: &str) -> Self {
         Self {
             words: words.to_owned(),
             traceback: words.to_owned(),
@@ -97,7 +97,7 @@ impl Failure {
 
 /// Whether there is memory for another call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum MemoryRoom {
     Yes,
     /// Perhaps when the collection that is under way is over.
     Soon,
@@ -112,18 +112,18 @@ pub(super) fn waits_mark() -> *mut c_void {
 }
 
 /// One VM's raw side.
-pub(crate) struct Machine {
+pub(crate) struct LuaVm {
     main: *mut lua_State,
     lua: Lua,
     pool: Vec<Coroutine>,
-    watch: Watch,
+    watch: ThreadWatch,
     budget_ns: u64,
-    memory: Rc<Memory>,
+    memory: Rc<VmMemory>,
     /// The process was short of memory when the last run ended.
     was_short: bool,
     /// When garbage is collected next, while it is.
     collects_ms: u64,
-    collection: Collection,
+    collection: GcSchedule,
     /// Memory in use when the collector's pause was last set.
     paced_bytes: usize,
 }
@@ -145,11 +145,11 @@ fn growth(used_bytes: usize) -> usize {
     GROWTH_SMALL + (GROWTH_LARGE - GROWTH_SMALL) * above / (LARGE_BYTES - SMALL_BYTES)
 }
 
-impl Machine {
+impl LuaVm {
     /// `budget_ns` is a run's CPU time between two waits.
     pub(crate) fn new(
         lua: &Lua,
-        watch: Watch,
+        watch: ThreadWatch,
         budget_ns: u64,
         memory_bytes_max: usize,
         is_short: IsShort,
@@ -163,16 +163,16 @@ impl Machine {
             pool: Vec::new(),
             watch,
             budget_ns,
-            memory: Memory::of(lua, main, memory_bytes_max, is_short)?,
+            memory: VmMemory::of(lua, main, memory_bytes_max, is_short)?,
             was_short: false,
             collects_ms: 0,
-            collection: Collection::new(memory_bytes_max),
+            collection: GcSchedule::new(memory_bytes_max),
             paced_bytes: 0,
         })
     }
 
     /// The VM's memory, for functions that may need much.
-    pub(crate) fn memory(&self) -> &Rc<Memory> {
+    pub(crate) fn memory(&self) -> &Rc<VmMemory> {
         &self.memory
     }
 
@@ -230,18 +230,18 @@ impl Machine {
 
     /// Returns whether the memory has room for another call. Where it has none, garbage is collected in slices, unless
     /// that was of no use a moment ago.
-    pub(crate) fn room(&mut self, now_ms: u64) -> Room {
+    pub(crate) fn room(&mut self, now_ms: u64) -> MemoryRoom {
         self.memory.look_again();
         let used_bytes = self.memory.used_bytes();
         if used_bytes < self.memory.bytes_max() {
-            return Room::Yes;
+            return MemoryRoom::Yes;
         }
         if self.collection.is_of_use(now_ms) {
             self.begin_collection();
         }
         match self.collection.has_room(used_bytes) {
-            true => Room::Soon,
-            false => Room::No,
+            true => MemoryRoom::Soon,
+            false => MemoryRoom::No,
         }
     }
 
@@ -308,7 +308,7 @@ impl Machine {
         self.memory.used_bytes()
     }
 
-    /// See [`Watch::ticks`].
+    /// See [`ThreadWatch::ticks`].
     pub(crate) fn ticks(&self) -> u64 {
         self.watch.ticks()
     }
@@ -343,7 +343,7 @@ impl Machine {
     }
 
     /// Runs a prepared coroutine, or one that waits: then `answer` is what its wait returns.
-    pub(crate) fn resume(&mut self, coroutine: &Coroutine, answer: &[Argument<'_>]) -> Ran {
+    pub(crate) fn resume(&mut self, coroutine: &Coroutine, answer: &[Argument<'_>]) -> RunEnd {
         let state = coroutine.state;
         // SAFETY: the coroutine is alive; see `Coroutine`.
         let waited = unsafe { ffi::lua_status(state) } == ffi::LUA_YIELD;
@@ -365,18 +365,18 @@ impl Machine {
             ffi::LUA_OK => {
                 // SAFETY: what it returned is of no interest.
                 unsafe { ffi::lua_settop(state, 0) };
-                Ran::Ended
+                RunEnd::Ended
             }
             ffi::LUA_YIELD => match yielded(state) {
-                Some(token) => Ran::Waits(token),
-                None => Ran::Failed(self.failure(state, STRAY_YIELD.to_owned())),
+                Some(token) => RunEnd::Waits(token),
+                None => RunEnd::Failed(self.failure(state, STRAY_YIELD.to_owned())),
             },
             _ => {
                 // Most likely it was ended for what it has taken, and gives it back.
                 if self.is_full() {
                     self.begin_collection_anew();
                 }
-                Ran::Failed(self.failure(state, self.error_text(state)))
+                RunEnd::Failed(self.failure(state, self.error_text(state)))
             }
         }
     }
@@ -475,7 +475,7 @@ impl Machine {
         }
     }
 
-    fn failure(&self, state: *mut lua_State, words: String) -> Failure {
+    fn failure(&self, state: *mut lua_State, words: String) -> LuaError {
         let text = CString::new(words.replace('\0', "\\0")).unwrap_or_default();
         let main = self.main;
         // SAFETY: the main stack has room; the text that was pushed lies on top until it is popped.
@@ -489,11 +489,11 @@ impl Machine {
             text
         };
         let traceback = modules::with_line(&words, traceback);
-        Failure { words, traceback }
+        LuaError { words, traceback }
     }
 }
 
-impl Drop for Machine {
+impl Drop for LuaVm {
     fn drop(&mut self) {
         self.memory.leave();
     }

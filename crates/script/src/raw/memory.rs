@@ -1,10 +1,10 @@
 //! The memory of a VM: Lua's allocator, with a ceiling.
 //!
 //! While a script runs each allocation is held against what the VM may have, and now and then against what the process
-//! has left. Beyond that the run is [doomed](super::doom::doom): it ends at its next instruction, whatever catches
+//! has left. Beyond that the run is [doomed](super::kill_run::kill_run): it ends at its next instruction, whatever catches
 //! errors. Small blocks are granted all the same, since LuaJIT and `mlua` are not everywhere prepared for a refusal. A
 //! large block is refused at once with Lua's own error, so one concatenation can't take all memory of the machine. A VM
-//! that is over its ceiling is [broken](Memory::is_broken): its owner replaces it.
+//! that is over its ceiling is [broken](VmMemory::is_broken): its owner replaces it.
 //!
 //! Outside of runs nothing is refused, so pushing a message can't fail.
 
@@ -17,10 +17,10 @@ use std::rc::Rc;
 use mlua::Lua;
 use mlua::ffi::{self, lua_State};
 
-use super::doom::{Doom, doom};
+use super::kill::{KillReason, kill_run};
 
 /// Smaller blocks are never refused: stacks, and whatever is allocated where an error can't be raised. Functions whose
-/// results may be larger, and which LuaJIT has in assembler, ask for [room](Memory::has_room_for) first.
+/// results may be larger, and which LuaJIT has in assembler, ask for [room](VmMemory::has_room_for) first.
 const LARGE_BYTES: usize = 1 << 20;
 /// The table of all strings may grow within any of LuaJIT's functions: a new block of so much, if it is a power of two,
 /// is granted.
@@ -41,7 +41,7 @@ const ALIGNMENT: usize = ffi::SYS_MIN_ALIGN;
 pub(crate) type IsShort = Rc<dyn Fn() -> bool>;
 
 /// See the module's text.
-pub(crate) struct Memory {
+pub(crate) struct VmMemory {
     main: *mut lua_State,
     used_bytes: Cell<usize>,
     /// Growth beyond it is checked; `usize::MAX` while no script runs.
@@ -61,7 +61,7 @@ pub(crate) struct Memory {
     before: (ffi::lua_Alloc, *mut c_void),
 }
 
-impl Memory {
+impl VmMemory {
     /// Becomes the allocator of a VM until it is [taken off](Self::leave).
     pub(super) fn of(
         lua: &Lua,
@@ -196,10 +196,10 @@ impl Memory {
             return true;
         }
         let why = match needs <= self.run_bytes_max {
-            true => Doom::Process,
-            false => Doom::Memory,
+            true => KillReason::Process,
+            false => KillReason::Memory,
         };
-        doom(self.main, why);
+        kill_run(self.main, why);
         let is_string_table = is_new && bytes.is_power_of_two() && bytes <= STRING_TABLE_BYTES_MAX;
         if bytes >= LARGE_BYTES && !is_string_table {
             self.has_refused.set(true);
@@ -222,9 +222,9 @@ unsafe extern "C" fn allocate(
     old_bytes: usize,
     bytes: usize,
 ) -> *mut c_void {
-    // SAFETY: see `Memory::of`. Sizes come from Lua, which has none beyond `isize::MAX` but by overflow.
+    // SAFETY: see `VmMemory::of`. Sizes come from Lua, which has none beyond `isize::MAX` but by overflow.
     unsafe {
-        let memory = &*memory.cast::<Memory>().cast_const();
+        let memory = &*memory.cast::<VmMemory>().cast_const();
         let used_bytes = memory.used_bytes.get();
         if bytes == 0 {
             if !block.is_null() {
@@ -275,14 +275,14 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     /// A VM of 8 MiB, with what says whether the process is short.
-    fn vm() -> (Lua, Rc<Memory>, Rc<Cell<bool>>) {
+    fn vm() -> (Lua, Rc<VmMemory>, Rc<Cell<bool>>) {
         let lua = Lua::new();
         let mut main = ptr::null_mut();
         // SAFETY: the closure neither leaves values behind nor raises an error.
         unsafe { lua.exec_raw::<()>((), |state| main = state) }.expect("a state");
         let is_short = Rc::new(Cell::new(false));
         let own = Rc::clone(&is_short);
-        let memory = Memory::of(&lua, main, 8 * MIB, Rc::new(move || own.get())).expect("memory");
+        let memory = VmMemory::of(&lua, main, 8 * MIB, Rc::new(move || own.get())).expect("memory");
         (lua, memory, is_short)
     }
 

@@ -23,9 +23,9 @@
 compile_error!("Lua's errors unwind through Rust: build with panic = \"unwind\"");
 
 mod clients;
-mod collection;
-mod doom;
 mod functions;
+mod gc_schedule;
+mod kill;
 mod machine;
 mod memory;
 mod natives;
@@ -34,9 +34,9 @@ mod redis;
 mod system;
 mod tables;
 
-pub(crate) use doom::{Doom, doom, is_run_over, why_over};
-pub(crate) use machine::{Argument, Coroutine, Failure, Machine, Ran, Reference, Room};
-pub(crate) use memory::{IsShort, Memory};
+pub(crate) use kill::{KillReason, is_run_over, kill_reason, kill_run};
+pub(crate) use machine::{Argument, Coroutine, LuaError, LuaVm, MemoryRoom, Reference, RunEnd};
+pub(crate) use memory::{IsShort, VmMemory};
 pub(crate) use natives::Natives;
 pub(crate) use system::{cpu_ns, learn_stack, note_stack, on_signal, peek, signal};
-pub(crate) use tables::bound::Tables;
+pub(crate) use tables::bound::BoundTables;

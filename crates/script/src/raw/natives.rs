@@ -11,7 +11,7 @@ use super::functions::{
 };
 use super::machine::waits_mark;
 use super::{clients, redis, tables};
-use crate::desk::Desk;
+use crate::host_context::HostContext;
 
 /// The functions, and the metatable of connections, which `lua/prelude.lua` completes.
 pub(crate) struct Natives {
@@ -21,7 +21,7 @@ pub(crate) struct Natives {
 
 impl Natives {
     /// `desk` has to live as long as `lua`.
-    pub(crate) fn new(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Self> {
+    pub(crate) fn new(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Self> {
         let metatable = lua.create_table()?;
         let functions = lua.create_table()?;
         let all: [(&str, ffi::lua_CFunction); 14] = [

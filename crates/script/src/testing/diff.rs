@@ -21,7 +21,7 @@ enum Side {
 }
 
 /// What to tell of two values that are not equal: both, or where they differ.
-pub(super) fn tell(expected: &[String], got: &[String]) -> String {
+pub(super) fn explain(expected: &[String], got: &[String]) -> String {
     if let ([expected], [got]) = (expected, got) {
         return format!("  - expected {}\n  + got      {}", cut(expected), cut(got));
     }
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn what_differs_is_shown_with_what_is_around() {
-        let told = tell(
+        let told = explain(
             &lines("a b c d e f g h i j k l"),
             &lines("a b c d e f G h i j l m"),
         );
@@ -146,11 +146,11 @@ mod tests {
     #[test]
     fn one_line_each_is_told_side_by_side() {
         assert_eq!(
-            tell(&lines("1"), &lines("\"1\"")),
+            explain(&lines("1"), &lines("\"1\"")),
             "  - expected 1\n  + got      \"1\""
         );
         let long = "x".repeat(1000);
-        assert!(tell(&lines(&long), &lines("y")).len() < 300);
+        assert!(explain(&lines(&long), &lines("y")).len() < 300);
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
             list.push("end".into());
             list
         };
-        let told = tell(&many("a"), &many("b"));
+        let told = explain(&many("a"), &many("b"));
         assert!(told.ends_with("    … and more"), "{told}");
         assert!(told.lines().count() < 70);
     }

@@ -14,10 +14,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::app::{App, World};
-use crate::code::Code;
+use crate::app::{AppWorld, ScriptApp};
+use crate::code::SourceCode;
 use crate::vm::{LoadError, START_FAILED, Vm};
-use crate::{Answer, Now};
+use crate::{Now, WaitResult};
 use veche_runtime::{Effect, Effects, Token};
 
 pub use plain::Plain;
@@ -80,7 +80,11 @@ impl TestVm {
     ///
     /// # Errors
     /// See [`LoadError`].
-    pub fn load(app: &App, code: &Arc<Code>, world: &World) -> Result<Self, LoadError> {
+    pub fn load(
+        app: &ScriptApp,
+        code: &Arc<SourceCode>,
+        world: &AppWorld,
+    ) -> Result<Self, LoadError> {
         let notes = Rc::new(Notes::default());
         let vm = Vm::load(
             app,
@@ -123,7 +127,7 @@ impl TestVm {
     /// Answers; an `Err` is raised where the script asked.
     pub fn answer(&mut self, token: Token, answer: Result<Plain, String>, now: Now) {
         self.notes.answers.borrow_mut().insert(token, answer);
-        let number = Answer::Number(token.0 as f64);
+        let number = WaitResult::Number(token.0 as f64);
         self.vm.answer(token, &number, now);
     }
 

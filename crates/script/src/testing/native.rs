@@ -5,7 +5,7 @@ use std::rc::Rc;
 use mlua::{Lua, Table, Value};
 
 use super::{Ask, Case, Notes, Plain, diff, show};
-use crate::vm::load::{Extra, Parts};
+use crate::vm::load::{VmExtension, VmParts};
 use veche_runtime::Token;
 
 const SOURCE: &str = include_str!("../../lua/test.lua");
@@ -13,7 +13,11 @@ const SOURCE: &str = include_str!("../../lua/test.lua");
 const STUBS: &str = include_str!("../../lua/stubs.lua");
 
 /// Makes `veche.test`, and the handlers that take the place of an application's.
-pub(super) fn install(lua: &Lua, parts: &Parts<'_>, notes: &Rc<Notes>) -> mlua::Result<Extra> {
+pub(super) fn install(
+    lua: &Lua,
+    parts: &VmParts<'_>,
+    notes: &Rc<Notes>,
+) -> mlua::Result<VmExtension> {
     let native = lua.create_table()?;
     let own = Rc::clone(notes);
     let case =
@@ -71,7 +75,7 @@ pub(super) fn install(lua: &Lua, parts: &Parts<'_>, notes: &Rc<Notes>) -> mlua::
         "differ",
         lua.create_function(|_, (expected, got): (Value, Value)| {
             let (expected, got) = (show::lines(&expected)?, show::lines(&got)?);
-            Ok((expected != got).then(|| diff::tell(&expected, &got)))
+            Ok((expected != got).then(|| diff::explain(&expected, &got)))
         })?,
     )?;
     let chunk = lua.load(SOURCE).set_name("=veche:test");
@@ -79,7 +83,7 @@ pub(super) fn install(lua: &Lua, parts: &Parts<'_>, notes: &Rc<Notes>) -> mlua::
     let (module, handlers, tools): (Table, Table, Table) = chunk.call((&native, inner, veche))?;
     let chunk = lua.load(STUBS).set_name("=veche:stubs");
     let () = chunk.call((&native, inner, veche, &module, tools))?;
-    Ok(Extra {
+    Ok(VmExtension {
         name: "veche.test",
         module,
         handlers,

@@ -3,7 +3,7 @@
 //! An open one is a connection as any other, with handlers of ours ([`lua/websocket.lua`]) instead of the
 //! application's. It belongs to the VM that has dialed it, and no other adopts it.
 
-use veche_calls::FaultKind;
+use veche_calls::CallErrorKind;
 use veche_types::codes::CloseCode;
 
 use super::Vm;
@@ -110,7 +110,7 @@ impl Vm {
 fn not_open(why: &str) -> String {
     let status = why.strip_prefix("the server answered with status ");
     match status.and_then(|status| status.parse().ok()) {
-        Some(status) => tagged(why, FaultKind::Refused.name(), Some(status)),
-        None => tagged(why, FaultKind::Unreachable.name(), None),
+        Some(status) => tagged(why, CallErrorKind::Refused.name(), Some(status)),
+        None => tagged(why, CallErrorKind::Unreachable.name(), None),
     }
 }

@@ -5,10 +5,10 @@
 
 use super::Vm;
 use crate::ConnectionId;
-use crate::desk::Woken;
-use crate::raw::Failure;
-use crate::vm::Handler;
-use veche_runtime::{Answer, Token};
+use crate::host_context::WakeReason;
+use crate::raw::LuaError;
+use crate::vm::HandlerName;
+use veche_runtime::{Token, WaitResult};
 
 /// A handler that has gone on to wait so often after its connection was gone is ended.
 const FAILED_WAITS_MAX: u32 = 64;
@@ -18,8 +18,8 @@ const STOPPED: &str = "a handler went on waiting after its connection was closed
 
 impl Vm {
     /// A handler of that connection waits.
-    pub(super) fn waits_of(&mut self, id: ConnectionId, handler: Handler, token: Token) {
-        let Some(local) = self.local(id).filter(|_| handler != Handler::Close) else {
+    pub(super) fn waits_of_closed(&mut self, id: ConnectionId, handler: HandlerName, token: Token) {
+        let Some(local) = self.local(id).filter(|_| handler != HandlerName::Close) else {
             return;
         };
         local.wait = Some(token);
@@ -41,11 +41,11 @@ impl Vm {
         let is_over = local.failed_waits > FAILED_WAITS_MAX;
         self.desk.cancel_call(token);
         if !is_over {
-            let closed = Answer::Failed(veche_runtime::CLOSED.to_owned());
-            self.desk.wake(token, Woken::Answered(closed));
+            let closed = WaitResult::Failed(veche_runtime::CLOSED.to_owned());
+            self.desk.wake(token, WakeReason::Answered(closed));
         } else if let Some(task) = self.tasks.take_waiting(token) {
-            self.bury(task.coroutine);
-            self.failed(task.owner, Failure::told(STOPPED));
+            self.drop_dead(task.coroutine);
+            self.failed(task.owner, LuaError::error_message(STOPPED));
         }
     }
 }

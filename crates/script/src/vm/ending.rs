@@ -1,13 +1,13 @@
 //! What follows the end of a coroutine: its connection's next call, a request's answer, the state of a service.
 
-use super::{Handler, Postponed, Vm};
+use super::{DeferredCall, HandlerName, Vm};
 use crate::ConnectionId;
-use crate::desk::Ended;
-use crate::raw::{Failure, Ran};
-use crate::role::Role;
+use crate::host_context::EndedRequest;
+use crate::raw::{LuaError, RunEnd};
+use crate::role::AppRole;
 use crate::task::Owner;
 use veche_runtime::hooks::HookResponse;
-use veche_runtime::{Effect, HandshakeReply, Service};
+use veche_runtime::{Effect, HandshakeReply, ServiceState};
 
 impl Vm {
     pub(super) fn ended(&mut self, owner: Owner) {
@@ -19,7 +19,7 @@ impl Vm {
             Owner::Events => self.is_told = false,
             Owner::Stop => self.is_stopping = false,
             // One of its timers may have failed.
-            Owner::Run if self.run != Service::Failed => self.run = Service::Over,
+            Owner::Run if self.run != ServiceState::Failed => self.run = ServiceState::Over,
             Owner::Run => {}
             Owner::Spawned(number) => {
                 self.reports.remove(&number);
@@ -29,7 +29,7 @@ impl Vm {
         }
     }
 
-    pub(super) fn failed(&mut self, owner: Owner, failure: Failure) {
+    pub(super) fn failed(&mut self, owner: Owner, failure: LuaError) {
         match owner {
             Owner::Connection(id, handler) => {
                 self.end_of(id, handler, failure);
@@ -44,7 +44,7 @@ impl Vm {
                 self.report(owner, &failure);
             }
             Owner::Run => {
-                self.run = Service::Failed;
+                self.run = ServiceState::Failed;
                 self.report(owner, &failure);
             }
             Owner::Request(number) | Owner::Handshake(number) => {
@@ -53,7 +53,7 @@ impl Vm {
             }
             Owner::Question(number, _) => {
                 self.report(owner, &failure);
-                self.desk.rule(number, HookResponse::Failed);
+                self.desk.set_hook_response(number, HookResponse::Failed);
             }
             Owner::Events => {
                 // What it was told nobody tells it again.
@@ -66,19 +66,19 @@ impl Vm {
                     failed.call::<(bool, bool)>((number as f64, failure.words.as_str()))
                 });
                 let (is_awaited, fails) = told.unwrap_or_default();
-                let fails_service = fails && self.role != Role::Clients;
+                let fails_service = fails && self.role != AppRole::Clients;
                 if !is_awaited || fails_service {
                     self.report(owner, &failure);
                 }
                 if fails_service {
-                    self.run = Service::Failed;
+                    self.run = ServiceState::Failed;
                 }
             }
         }
     }
 
     /// A handler of a connection has failed: the connection is to be closed.
-    pub(super) fn end_of(&mut self, id: ConnectionId, handler: Handler, failure: Failure) {
+    pub(super) fn end_of(&mut self, id: ConnectionId, handler: HandlerName, failure: LuaError) {
         self.report(Owner::Connection(id, handler), &failure);
         // The other server is not to blame for what fails in a callback.
         if self.local(id).is_some_and(|local| local.is_client) {
@@ -96,7 +96,7 @@ impl Vm {
                 return;
             };
             if is_late {
-                return self.postponed.push_back(Postponed::Of(id));
+                return self.postponed.push_back(DeferredCall::Of(id));
             }
             let Some(place) = local.queue.pop_front() else {
                 local.is_busy = false;
@@ -110,9 +110,9 @@ impl Vm {
                 continue;
             };
             match self.resume(&task.coroutine, &[], task.owner, task.owner.name()) {
-                Ran::Ended => self.machine.recycle(task.coroutine),
-                Ran::Failed(failure) => {
-                    self.bury(task.coroutine);
+                RunEnd::Ended => self.machine.recycle(task.coroutine),
+                RunEnd::Failed(failure) => {
+                    self.drop_dead(task.coroutine);
                     if let Owner::Connection(id, handler) = task.owner {
                         self.end_of(id, handler, failure);
                     }
@@ -127,7 +127,7 @@ impl Vm {
         if self.local(id).is_some_and(|local| local.is_client) {
             self.desk.client_gone();
         }
-        self.let_go(id);
+        self.release_connection(id);
         self.desk.world.connections.borrow_mut().remove(id);
     }
 
@@ -135,14 +135,14 @@ impl Vm {
     pub(super) fn abandon(&self, number: u64, owner: Owner) {
         let ended = self.desk.requests().end(number);
         match ended {
-            Some(Ended {
+            Some(EndedRequest {
                 id: to,
                 has_begun: true,
             }) => {
                 let is_whole = false;
                 self.desk.effect(Effect::End { to, is_whole });
             }
-            Some(Ended { id, .. }) => self.refuse(id, owner),
+            Some(EndedRequest { id, .. }) => self.refuse(id, owner),
             None => {}
         }
     }
@@ -162,7 +162,7 @@ impl Vm {
                 },
             }
         } else {
-            let body = effects.keep(body).unwrap_or_default();
+            let body = effects.store(body).unwrap_or_default();
             Effect::Respond {
                 to: id,
                 status: 500,

@@ -2,31 +2,31 @@
 
 use mlua::Table;
 
-use super::{Handler, Vm};
+use super::{HandlerName, Vm};
 use crate::Now;
 use crate::modules;
 use crate::raw::Argument;
 use crate::task::Owner;
-use veche_runtime::ChannelEvent;
+use veche_runtime::ChannelEventView;
 use veche_runtime::Level;
 
 impl Vm {
     /// Whether the script wants to hear of events at all.
     #[must_use]
-    pub fn hears_events(&self) -> bool {
-        self.has(Handler::Events)
+    pub fn has_event_handlers(&self) -> bool {
+        self.has(HandlerName::Events)
     }
 
     /// Whether it takes a batch now.
     #[must_use]
     pub fn takes_events(&self) -> bool {
-        self.has(Handler::Events) && self.gate.is_none() && !self.is_told
+        self.has(HandlerName::Events) && self.gate.is_none() && !self.is_told
     }
 
     /// Tells it, where it [takes](Self::takes_events) some; `lost` were lost before for lack of room.
-    pub fn tell(&mut self, events: &[ChannelEvent<'_>], lost: u64, now: Now) {
+    pub fn deliver(&mut self, events: &[ChannelEventView<'_>], lost: u64, now: Now) {
         self.set_now(now);
-        let Some(function) = self.handlers[Handler::Events as usize] else {
+        let Some(function) = self.handlers[HandlerName::Events as usize] else {
             return;
         };
         let list = match self.list_of(events) {
@@ -44,7 +44,7 @@ impl Vm {
         self.begin_or_keep(coroutine, Owner::Events);
     }
 
-    fn list_of(&self, events: &[ChannelEvent<'_>]) -> mlua::Result<Table> {
+    fn list_of(&self, events: &[ChannelEventView<'_>]) -> mlua::Result<Table> {
         let lua = &self.lua;
         let list = lua.create_table_with_capacity(events.len(), 0)?;
         for (index, event) in events.iter().enumerate() {

@@ -1,13 +1,13 @@
 //! The functions of an application that Veche calls, by name.
 
-use crate::role::Role;
+use crate::role::AppRole;
 
 /// Functions of an application that Veche calls.
 pub(super) const HANDLERS: usize = 11;
 
 /// A function of the application that Veche calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Handler {
+pub enum HandlerName {
     /// Once per VM, before anything else.
     Start,
     /// Before the 101.
@@ -32,7 +32,7 @@ pub enum Handler {
     Run,
 }
 
-impl Handler {
+impl HandlerName {
     pub(super) const ALL: [(Self, &'static str); HANDLERS] = [
         (Self::Start, "start"),
         (Self::Handshake, "handshake"),
@@ -53,10 +53,10 @@ impl Handler {
     }
 
     /// Whether an application of that role has it called.
-    pub(super) fn is_for(self, role: Role) -> bool {
+    pub(super) fn is_for(self, role: AppRole) -> bool {
         match role {
-            Role::Clients => self != Self::Run,
-            Role::Service { .. } => matches!(self, Self::Run | Self::Stop),
+            AppRole::Clients => self != Self::Run,
+            AppRole::Service { .. } => matches!(self, Self::Run | Self::Stop),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use super::{Handler, Vm};
+use super::{HandlerName, Vm};
 use crate::ConnectionId;
 use crate::Now;
 use crate::modules;
@@ -44,7 +44,7 @@ impl Vm {
     }
 
     /// Another VM has taken the connection over, or its end.
-    pub fn let_go(&mut self, id: ConnectionId) {
+    pub fn release_connection(&mut self, id: ConnectionId) {
         let left = self.leaving.remove(&id).or_else(|| {
             let slot = self.locals.get_mut(id.index as usize)?;
             slot.take_if(|local| local.generation == id.generation)
@@ -76,7 +76,7 @@ impl Vm {
         if let Err(error) = told {
             self.desk.log(Level::Error, modules::words(&error));
         }
-        if let Some(function) = self.handlers[Handler::Stop as usize] {
+        if let Some(function) = self.handlers[HandlerName::Stop as usize] {
             let coroutine = self.machine.prepare(function, &[]);
             self.is_stopping = true;
             self.run(coroutine, Owner::Stop, &[]);
@@ -114,7 +114,7 @@ impl Vm {
         for (number, owner) in self.tasks.requests() {
             self.abandon(number, owner);
         }
-        self.desk.give_up_questions();
+        self.desk.fail_open_hooks();
         self.end_clients();
     }
 }

@@ -12,7 +12,7 @@ use crate::modules;
 use crate::raw::{Argument, Coroutine, Reference};
 use crate::task::Owner;
 use veche_runtime::Level;
-use veche_runtime::hooks::{Hook, HookRequest, HookResponse};
+use veche_runtime::hooks::{AppHookRequest, Hook, HookResponse};
 
 impl Vm {
     /// What the script decides on.
@@ -23,15 +23,15 @@ impl Vm {
 
     /// Asks. `number` is one that no other question has, of whatever application; there is exactly one
     /// [`Effect::Hook`](crate::Effect::Hook) with it, at the latest when this VM [ends](Self::finish).
-    pub fn decide(&mut self, number: u64, asked: &HookRequest<'_>, now: Now) {
+    pub fn decide(&mut self, number: u64, asked: &AppHookRequest<'_>, now: Now) {
         self.set_now(now);
-        self.desk.open_question(number, asked);
+        self.desk.open_hook(number, asked);
         if !self.has_room() {
             self.desk.log(Level::Error, OVER_MEMORY);
-            return self.desk.rule(number, HookResponse::Failed);
+            return self.desk.set_hook_response(number, HookResponse::Failed);
         }
         let Some(handler) = self.hooks[asked.hook as usize] else {
-            return self.desk.rule(number, HookResponse::Failed);
+            return self.desk.set_hook_response(number, HookResponse::Failed);
         };
         let data = match modules::hooks::data(&self.lua, asked.data) {
             Ok(data) => data,
@@ -42,26 +42,26 @@ impl Vm {
                     message: why.to_owned(),
                     is_temporary: false,
                 };
-                return self.desk.rule(number, ruling);
+                return self.desk.set_hook_response(number, ruling);
             }
         };
         let coroutine = match self.prepare_question(handler, number, asked, data) {
             Ok(coroutine) => coroutine,
             Err(error) => {
                 self.desk.log(Level::Error, modules::words(&error));
-                return self.desk.rule(number, HookResponse::Failed);
+                return self.desk.set_hook_response(number, HookResponse::Failed);
             }
         };
         self.begin_or_keep(coroutine, Owner::Question(number, asked.hook));
     }
 
     /// The script has taken too long for its ruling: what it waits for fails.
-    pub fn decide_no_more(&mut self, number: u64, now: Now) {
+    pub fn fail_undecided(&mut self, number: u64, now: Now) {
         self.set_now(now);
-        if self.desk.question(number).is_none() {
+        if self.desk.hook_request(number).is_none() {
             return;
         }
-        self.desk.rule(number, HookResponse::Failed);
+        self.desk.set_hook_response(number, HookResponse::Failed);
         self.end_task(
             |owner| matches!(owner, Owner::Question(of, _) if of == number),
             veche_runtime::TOO_LATE,
@@ -74,7 +74,7 @@ impl Vm {
         &mut self,
         handler: Reference,
         number: u64,
-        asked: &HookRequest<'_>,
+        asked: &AppHookRequest<'_>,
         data: Value,
     ) -> mlua::Result<Coroutine> {
         let client = modules::hooks::client(&self.lua, asked)?;
@@ -104,8 +104,8 @@ impl Vm {
     }
 
     /// A handler has raised something; whether it was meant for the client.
-    pub(super) fn rule_as_raised(&mut self, number: u64, coroutine: &Coroutine) -> bool {
-        let Some(open) = self.desk.question(number) else {
+    pub(super) fn respond_with_error(&mut self, number: u64, coroutine: &Coroutine) -> bool {
+        let Some(open) = self.desk.hook_request(number) else {
             return false;
         };
         let Some(table) = self.machine.raised(coroutine) else {
@@ -116,10 +116,10 @@ impl Vm {
             .guarded(false, || modules::hooks::raised(&self.lua, open, &table));
         match ruling {
             None => return false,
-            Some(Ok(ruling)) => self.desk.rule(number, ruling),
+            Some(Ok(ruling)) => self.desk.set_hook_response(number, ruling),
             Some(Err(error)) => {
                 self.desk.log(Level::Error, modules::words(&error));
-                self.desk.rule(number, HookResponse::Failed);
+                self.desk.set_hook_response(number, HookResponse::Failed);
             }
         }
         true

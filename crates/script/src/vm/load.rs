@@ -7,21 +7,21 @@ use std::sync::Arc;
 
 use mlua::{Function, Lua, LuaOptions, LuaString, StdLib, Table, Value};
 
-use super::slice::Slice;
-use super::{HANDLERS, Handler, Vm};
+use super::slice::TurnSlice;
+use super::{HANDLERS, HandlerName, Vm};
+use crate::AppWorld;
 use crate::MessageKind;
-use crate::World;
-use crate::app::App;
-use crate::clock::Clock;
-use crate::code::{Code, CodeError};
-use crate::desk::Desk;
+use crate::app::ScriptApp;
+use crate::clock::VmClock;
+use crate::code::{CodeError, SourceCode};
+use crate::host_context::HostContext;
 use crate::modules;
-use crate::raw::{Machine, Natives, Reference};
-use crate::role::Role;
+use crate::raw::{LuaVm, Natives, Reference};
+use crate::role::AppRole;
 use crate::task::Tasks;
-use crate::watch::Watch;
+use crate::watch::ThreadWatch;
 use veche_runtime::hooks::Hook;
-use veche_runtime::{Level, Service};
+use veche_runtime::{Level, ServiceState};
 
 const PRELUDE: &str = include_str!("../../lua/prelude.lua");
 const LIBRARIES: &str = include_str!("../../lua/libraries.lua");
@@ -57,15 +57,15 @@ pub enum LoadError {
 }
 
 /// What a VM consists of before its script is loaded.
-pub(crate) struct Parts<'a> {
-    pub(crate) desk: &'a Rc<Desk>,
+pub(crate) struct VmParts<'a> {
+    pub(crate) desk: &'a Rc<HostContext>,
     pub(crate) veche: &'a Table,
     /// What the prelude gives to modules.
     pub(crate) inner: &'a Table,
 }
 
 /// What makes a script another than an application's.
-pub(crate) struct Extra {
+pub(crate) struct VmExtension {
     /// What `require` finds its module by.
     pub(crate) name: &'static str,
     pub(crate) module: Table,
@@ -74,7 +74,7 @@ pub(crate) struct Extra {
 }
 
 /// Makes it, of a VM whose script is not loaded yet.
-pub(crate) type Extend<'a> = &'a dyn Fn(&Lua, &Parts<'_>) -> mlua::Result<Extra>;
+pub(crate) type Extend<'a> = &'a dyn Fn(&Lua, &VmParts<'_>) -> mlua::Result<VmExtension>;
 
 impl From<mlua::Error> for LoadError {
     fn from(error: mlua::Error) -> Self {
@@ -88,15 +88,20 @@ impl Vm {
     ///
     /// # Errors
     /// See [`LoadError`].
-    pub fn new(app: &App, code: &Arc<Code>, world: &World, worker: u16) -> Result<Self, LoadError> {
+    pub fn new(
+        app: &ScriptApp,
+        code: &Arc<SourceCode>,
+        world: &AppWorld,
+        worker: u16,
+    ) -> Result<Self, LoadError> {
         Self::load(app, code, world, worker, None)
     }
 
     /// The same for a script of another kind, with a module more; its handlers are not its own to say.
     pub(crate) fn load(
-        app: &App,
-        code: &Arc<Code>,
-        world: &World,
+        app: &ScriptApp,
+        code: &Arc<SourceCode>,
+        world: &AppWorld,
         worker: u16,
         extend: Option<Extend<'_>>,
     ) -> Result<Self, LoadError> {
@@ -104,10 +109,10 @@ impl Vm {
         let libraries =
             StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::BIT | StdLib::OS | StdLib::JIT;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
-        let watch = Watch::this_thread().map_err(LoadError::Watch)?;
-        let desk = Rc::new(Desk::new(
+        let watch = ThreadWatch::this_thread().map_err(LoadError::Watch)?;
+        let desk = Rc::new(HostContext::new(
             Rc::clone(&world.0),
-            Clock::new(world.0.pace, watch.clone()),
+            VmClock::new(world.0.pace, watch.clone()),
             worker,
             app.limits.memory_bytes_max,
         ));
@@ -115,7 +120,7 @@ impl Vm {
         let shared = Rc::clone(&world.0);
         let is_short = Rc::new(move || shared.is_short.get().is_some_and(|is_short| is_short()));
         let memory_bytes_max = app.limits.memory_bytes_max;
-        let machine = Machine::new(&lua, watch, budget_ns, memory_bytes_max, is_short)?;
+        let machine = LuaVm::new(&lua, watch, budget_ns, memory_bytes_max, is_short)?;
         desk.set_memory(Rc::clone(machine.memory()));
 
         let natives = Natives::new(&lua, &desk)?;
@@ -130,7 +135,7 @@ impl Vm {
         modules::lua::install(&lua, &veche, &inner)?;
         modules::random::seed_math(&lua, &desk)?;
         modules::seeded::install(&lua, &desk, &natives.functions)?;
-        let parts = Parts {
+        let parts = VmParts {
             desk: &desk,
             veche: &veche,
             inner: &inner,
@@ -159,7 +164,7 @@ impl Vm {
         };
         inner.get::<Function>("loaded")?.call::<()>(())?;
         let mut handlers = [None; HANDLERS];
-        for (handler, name) in Handler::ALL {
+        for (handler, name) in HandlerName::ALL {
             let function = match app_table.raw_get(name)? {
                 Value::Nil => continue,
                 Value::Function(function) => function,
@@ -176,16 +181,16 @@ impl Vm {
             };
             handlers[handler as usize] = Some(machine.keep(function)?);
         }
-        if app.role != Role::Clients && handlers[Handler::Run as usize].is_none() {
+        if app.role != AppRole::Clients && handlers[HandlerName::Run as usize].is_none() {
             let script = name.trim_start_matches('@').to_owned();
             return Err(LoadError::NoRun { script });
         }
-        warn_of_strangers(&app_table, app.role, &desk)?;
+        warn_unknown_hooks(&app_table, app.role, &desk)?;
         let hooks = hooks(&machine, &app_table, &inner, &desk)?;
         let mut client_handlers = [None; HANDLERS];
         for (handler, name) in [
-            (Handler::Message, "client_message"),
-            (Handler::Close, "client_closed"),
+            (HandlerName::Message, "client_message"),
+            (HandlerName::Close, "client_closed"),
         ] {
             let function: Function = inner.get(name)?;
             client_handlers[handler as usize] = Some(machine.keep(function)?);
@@ -213,11 +218,11 @@ impl Vm {
             leaving: BTreeMap::new(),
             handlers,
             postponed: VecDeque::new(),
-            slice: Slice::default(),
+            slice: TurnSlice::default(),
             slow: None,
             has_begun: false,
             role: app.role,
-            run: Service::Idle,
+            run: ServiceState::Idle,
             is_told: false,
             is_stopping: false,
             told_to_stop: inner.get("told_to_stop")?,
@@ -317,10 +322,10 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
 
 /// What the script decides on: functions of `app.centrifuge`, which has `rpc` as a table by method too.
 fn hooks(
-    machine: &Machine,
+    machine: &LuaVm,
     app: &Table,
     inner: &Table,
-    desk: &Desk,
+    desk: &HostContext,
 ) -> Result<[Option<Reference>; Hook::ALL.len()], LoadError> {
     let mut hooks = [None; Hook::ALL.len()];
     let table = match app.raw_get("centrifuge")? {
@@ -368,7 +373,7 @@ fn hooks(
 const MODULE_NAME_BYTES_MAX: usize = 1024;
 
 /// `require` of what is `loaded` already and of modules beside the script.
-fn install_require(lua: &Lua, code: &Arc<Code>, loaded: Table) -> mlua::Result<()> {
+fn install_require(lua: &Lua, code: &Arc<SourceCode>, loaded: Table) -> mlua::Result<()> {
     let (code, under_way) = (Arc::clone(code), RefCell::new(Vec::<String>::new()));
     let require = lua.create_function(move |lua, name: LuaString| {
         if name.as_bytes().len() > MODULE_NAME_BYTES_MAX {
@@ -409,22 +414,22 @@ fn install_require(lua: &Lua, code: &Arc<Code>, loaded: Table) -> mlua::Result<(
 }
 
 /// A handler with a slip in its name would never be called.
-fn warn_of_strangers(app: &Table, role: Role, desk: &Desk) -> mlua::Result<()> {
+fn warn_unknown_hooks(app: &Table, role: AppRole, desk: &HostContext) -> mlua::Result<()> {
     for pair in app.pairs::<Value, Value>() {
         let (key, value) = pair?;
         let (Value::String(key), Value::Function(_)) = (key, value) else {
             continue;
         };
         let key = key.to_string_lossy();
-        let ours = Handler::ALL
+        let ours = HandlerName::ALL
             .iter()
             .filter(|(handler, _)| handler.is_for(role));
         let names: Vec<&str> = ours.map(|(_, name)| *name).collect();
         if !names.contains(&&*key) {
             let names = names.join(", ");
             let words = match role {
-                Role::Clients => format!("app.{key} is never called: handlers are {names}"),
-                Role::Service { .. } => {
+                AppRole::Clients => format!("app.{key} is never called: handlers are {names}"),
+                AppRole::Service { .. } => {
                     format!("service.{key} is never called: a service's functions are {names}")
                 }
             };

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Handler, Vm};
+use super::{HandlerName, Vm};
 use crate::ConnectionId;
 use crate::Now;
 use crate::raw::{Argument, Coroutine};
@@ -21,20 +21,20 @@ impl Vm {
 
     /// Hands the calls of connections, requests and handshakes that wait for the end of `app.start` over to a VM that has
     /// [adopted](Self::adopt) the open connections. Nothing of a connection that has such calls stays here.
-    pub fn hand_calls_to(&mut self, newer: &mut Self, now: Now) {
+    pub fn move_calls_to(&mut self, newer: &mut Self, now: Now) {
         let Some(gate) = self.gate.take() else { return };
         newer.set_now(now);
         let waiting: Vec<_> = self
             .ids(|local| local.is_busy && !local.is_client)
             .collect();
         for id in waiting {
-            self.hand_connection_to(newer, id);
+            self.move_connection_to(newer, id);
         }
         let mut left = VecDeque::new();
         for place in gate {
             match self.tasks.owner_at(place) {
                 Some(Owner::Request(number) | Owner::Handshake(number)) => {
-                    self.hand_request_to(newer, place, number, now);
+                    self.move_request_to(newer, place, number, now);
                 }
                 _ => left.push_back(place),
             }
@@ -42,7 +42,7 @@ impl Vm {
         self.gate = Some(left);
     }
 
-    fn hand_connection_to(&mut self, newer: &mut Self, id: ConnectionId) {
+    fn move_connection_to(&mut self, newer: &mut Self, id: ConnectionId) {
         let Some(local) = self.local(id) else { return };
         let queue = std::mem::take(&mut local.queue);
         if newer.local(id).is_none() {
@@ -53,11 +53,11 @@ impl Vm {
                 continue;
             };
             if let Owner::Connection(_, handler) = task.owner {
-                self.hand_call_to(newer, id, handler, &task.coroutine);
+                self.move_call_to(newer, id, handler, &task.coroutine);
             }
             self.machine.discard(task.coroutine);
         }
-        self.let_go(id);
+        self.release_connection(id);
         match newer.local(id) {
             Some(local) if local.is_busy => {}
             Some(local) if local.is_ending => newer.forget(id),
@@ -66,26 +66,26 @@ impl Vm {
         }
     }
 
-    fn hand_call_to(
+    fn move_call_to(
         &self,
         newer: &mut Self,
         id: ConnectionId,
-        handler: Handler,
+        handler: HandlerName,
         prepared: &Coroutine,
     ) {
         let Some(local) = newer.local(id) else { return };
-        local.is_ending |= handler == Handler::Close;
+        local.is_ending |= handler == HandlerName::Close;
         let object = Argument::Registered(local.object);
         let argument = |place| self.machine.argument(prepared, place);
         let arguments: &[Argument<'_>] = match handler {
-            Handler::Message => &[object, argument(2), argument(3)],
-            Handler::Close => &[object, argument(2), argument(3)],
+            HandlerName::Message => &[object, argument(2), argument(3)],
+            HandlerName::Close => &[object, argument(2), argument(3)],
             _ => &[object],
         };
         newer.call(id, handler, arguments);
     }
 
-    fn hand_request_to(&mut self, newer: &mut Self, place: u32, number: u64, now: Now) {
+    fn move_request_to(&mut self, newer: &mut Self, place: u32, number: u64, now: Now) {
         let Some(task) = self.tasks.take(place) else {
             return;
         };
@@ -99,7 +99,7 @@ impl Vm {
     }
 
     /// Takes a question back that waits for the end of `app.start`; whether it did. It is to be asked of another VM.
-    pub fn withdraw_question(&mut self, number: u64) -> bool {
+    pub fn cancel_hook(&mut self, number: u64) -> bool {
         let is_it = |owner| matches!(owner, Owner::Question(of, _) if of == number);
         let Some(gate) = &mut self.gate else {
             return false;
@@ -113,7 +113,7 @@ impl Vm {
         if let Some(task) = place.and_then(|place| tasks.take(place)) {
             self.machine.discard(task.coroutine);
         }
-        self.desk.forget_question(number);
+        self.desk.close_hook(number);
         true
     }
 }

@@ -2,8 +2,8 @@
 
 use mlua::Table;
 
-use super::{Handler, START_FAILED, Vm};
-use crate::raw::{Argument, Failure};
+use super::{HandlerName, START_FAILED, Vm};
+use crate::raw::{Argument, LuaError};
 use crate::task::Owner;
 use veche_runtime::Level;
 
@@ -12,7 +12,7 @@ const REPORTS_MAX: usize = 64;
 
 impl Vm {
     /// Logs it, and lets the script know, in a coroutine of its own.
-    pub(super) fn report(&mut self, owner: Owner, failure: &Failure) {
+    pub(super) fn report(&mut self, owner: Owner, failure: &LuaError) {
         let is_of_report = matches!(owner, Owner::Spawned(number) if self.reports.remove(&number));
         self.desk.set_running(owner);
         let before = match owner {
@@ -26,7 +26,7 @@ impl Vm {
         }
         let words = format!("{before}{}", failure.traceback);
         self.desk.log(level, words);
-        let Some(function) = self.handlers[Handler::Error as usize] else {
+        let Some(function) = self.handlers[HandlerName::Error as usize] else {
             return;
         };
         // An error of the function that is told of errors would come again and again.
@@ -48,11 +48,11 @@ impl Vm {
     }
 
     /// The first error that nobody has caught since the last call.
-    pub(crate) fn take_uncaught(&mut self) -> Option<Failure> {
+    pub(crate) fn take_uncaught(&mut self) -> Option<LuaError> {
         self.uncaught.take()
     }
 
-    fn context(&self, owner: Owner, failure: &Failure) -> mlua::Result<Table> {
+    fn context(&self, owner: Owner, failure: &LuaError) -> mlua::Result<Table> {
         let table = self.lua.create_table()?;
         let handler = match owner {
             Owner::Connection(..) => "connection",
@@ -73,7 +73,7 @@ impl Vm {
 }
 
 /// A client that leaves while somebody works for it is no fault of the script.
-fn level_of(failure: &Failure) -> Level {
+fn level_of(failure: &LuaError) -> Level {
     let left = [veche_runtime::CLOSED, veche_runtime::GONE];
     match left.iter().any(|words| failure.words.ends_with(words)) {
         true => Level::Debug,

@@ -2,29 +2,29 @@
 //!
 //! It does not know when a service begins again after it has failed: that is the caller's.
 
-use veche_runtime::Service;
+use veche_runtime::ServiceState;
 
-use super::{Handler, Vm};
+use super::{HandlerName, Vm};
 use crate::Now;
 use crate::raw::Argument;
-use crate::role::Role;
+use crate::role::AppRole;
 use crate::task::Owner;
 
 impl Vm {
     /// Calls a service's `run`; once.
     pub fn serve(&mut self, now: Now) {
         self.set_now(now);
-        let Role::Service {
+        let AppRole::Service {
             instance,
             instances,
         } = self.role
         else {
             return;
         };
-        let Some(function) = self.handlers[Handler::Run as usize] else {
+        let Some(function) = self.handlers[HandlerName::Run as usize] else {
             return;
         };
-        self.run = Service::Runs;
+        self.run = ServiceState::Runs;
         let arguments = [instance, instances].map(|number| Argument::Number(number.into()));
         let coroutine = self.machine.prepare(function, &arguments);
         self.run(coroutine, Owner::Run, &[]);
@@ -33,9 +33,9 @@ impl Vm {
 
     /// How far it is.
     #[must_use]
-    pub fn service(&self) -> Service {
+    pub fn service(&self) -> ServiceState {
         match self.run {
-            Service::Over if !self.is_at_rest() || self.has_clients() => Service::Runs,
+            ServiceState::Over if !self.is_at_rest() || self.has_clients() => ServiceState::Runs,
             run => run,
         }
     }

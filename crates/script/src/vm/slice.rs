@@ -15,7 +15,7 @@ const SHARE_TICKS: u64 = 1;
 
 /// A kind of work, in the order in which a turn serves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum WorkClass {
     /// Coroutines that got what they waited for.
     Replies,
     /// Calls that did not begin at once.
@@ -28,7 +28,7 @@ pub(super) enum Class {
     Yields,
 }
 
-impl Class {
+impl WorkClass {
     pub(super) const ALL: [Self; 5] = [
         Self::Replies,
         Self::Calls,
@@ -40,31 +40,31 @@ impl Class {
 
 /// Some of the classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Classes(u8);
+pub(super) struct WorkClasses(u8);
 
-impl Classes {
+impl WorkClasses {
     pub(super) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    pub(super) fn has(self, class: Class) -> bool {
+    pub(super) fn has(self, class: WorkClass) -> bool {
         self.0 & 1 << class as u8 != 0
     }
 
-    pub(super) fn add(&mut self, class: Class) {
+    pub(super) fn add(&mut self, class: WorkClass) {
         self.set(class, true);
     }
 
     /// Adds a class that is not among them, if it is to be.
     #[inline]
-    pub(super) fn set(&mut self, class: Class, is_in: bool) {
+    pub(super) fn set(&mut self, class: WorkClass, is_in: bool) {
         self.0 |= u8::from(is_in) << class as u8;
     }
 }
 
 #[cfg(test)]
-impl FromIterator<Class> for Classes {
-    fn from_iter<I: IntoIterator<Item = Class>>(classes: I) -> Self {
+impl FromIterator<WorkClass> for WorkClasses {
+    fn from_iter<I: IntoIterator<Item = WorkClass>>(classes: I) -> Self {
         let mut all = Self::default();
         classes.into_iter().for_each(|class| all.add(class));
         all
@@ -73,29 +73,29 @@ impl FromIterator<Class> for Classes {
 
 /// The time of a turn. `ticks` is always the clock's current one.
 #[derive(Debug)]
-pub(super) struct Slice {
+pub(super) struct TurnSlice {
     began: u64,
     share_began: u64,
     share_ticks: u64,
     /// The turn is over: what comes next is of another slice.
     is_closed: bool,
     /// Turns in a row in which a class had work, and none of it ran.
-    passed_over: [u32; Class::ALL.len()],
+    passed_over: [u32; WorkClass::ALL.len()],
 }
 
-impl Default for Slice {
+impl Default for TurnSlice {
     fn default() -> Self {
         Self {
             began: 0,
             share_began: 0,
             share_ticks: 0,
             is_closed: true,
-            passed_over: [0; Class::ALL.len()],
+            passed_over: [0; WorkClass::ALL.len()],
         }
     }
 }
 
-impl Slice {
+impl TurnSlice {
     /// Begins another slice.
     pub(super) fn begin(&mut self, ticks: u64) {
         self.began = ticks;
@@ -135,24 +135,24 @@ impl Slice {
     }
 
     /// Returns the order of a turn.
-    pub(super) fn order(&self) -> [Class; Class::ALL.len()] {
-        let mut order = Class::ALL;
+    pub(super) fn order(&self) -> [WorkClass; WorkClass::ALL.len()] {
+        let mut order = WorkClass::ALL;
         order.sort_by_key(|class| {
             let turns = self.passed_over[*class as usize];
-            let is_late_reply = *class == Class::Replies && turns > 0;
+            let is_late_reply = *class == WorkClass::Replies && turns > 0;
             (!is_late_reply, u32::MAX - turns)
         });
         order
     }
 
     /// Ends the turn, in which some classes were served and some have work left.
-    pub(super) fn end_turn(&mut self, served: Classes, left: Classes) {
+    pub(super) fn end_turn(&mut self, served: WorkClasses, left: WorkClasses) {
         self.is_closed = true;
         if left.is_empty() {
-            self.passed_over = [0; Class::ALL.len()];
+            self.passed_over = [0; WorkClass::ALL.len()];
             return;
         }
-        for class in Class::ALL {
+        for class in WorkClass::ALL {
             let turns = &mut self.passed_over[class as usize];
             *turns = match left.has(class) && !served.has(class) {
                 true => turns.saturating_add(1),
@@ -168,18 +168,18 @@ mod tests {
 
     #[test]
     fn a_class_that_was_passed_over_goes_first_and_replies_before_all() {
-        let mut slice = Slice::default();
-        assert_eq!(slice.order(), Class::ALL);
-        let all: Classes = Class::ALL.into_iter().collect();
-        let mut waits = [0u32; Class::ALL.len()];
+        let mut slice = TurnSlice::default();
+        assert_eq!(slice.order(), WorkClass::ALL);
+        let all: WorkClasses = WorkClass::ALL.into_iter().collect();
+        let mut waits = [0u32; WorkClass::ALL.len()];
         // Each turn has time for one class.
         for _ in 0..50 {
             let first = slice.order()[0];
-            for class in Class::ALL {
+            for class in WorkClass::ALL {
                 let wait = &mut waits[class as usize];
                 *wait = if class == first { 0 } else { *wait + 1 };
             }
-            assert!(waits[Class::Replies as usize] < 2, "{waits:?}");
+            assert!(waits[WorkClass::Replies as usize] < 2, "{waits:?}");
             assert!(waits.iter().all(|wait| *wait < 8), "{waits:?}");
             slice.end_turn([first].into_iter().collect(), all);
         }
@@ -187,15 +187,15 @@ mod tests {
 
     #[test]
     fn calls_begin_at_once_within_their_part_of_the_slice() {
-        let mut slice = Slice::default();
+        let mut slice = TurnSlice::default();
         slice.begin(7);
         assert!(slice.admits(7) && slice.admits(8) && !slice.admits(9));
         slice.open(9);
         assert!(!slice.is_over(11) && slice.is_over(12));
         slice.begin_share(9);
         assert!(!slice.is_share_over(9) && slice.is_share_over(10));
-        let timers = [Class::Timers].into_iter().collect();
-        slice.end_turn(Classes::default(), timers);
+        let timers = [WorkClass::Timers].into_iter().collect();
+        slice.end_turn(WorkClasses::default(), timers);
         assert!(!slice.admits(20), "timers were passed over");
         slice.end_turn(timers, timers);
         assert!(slice.admits(30), "the slice is a new one");

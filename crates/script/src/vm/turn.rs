@@ -2,16 +2,16 @@
 //!
 //! What does not fit waits for the next turn, in order.
 
-use super::slice::{Class, Classes};
-use super::{Handler, Postponed, Vm};
-use veche_calls::Outcome;
+use super::slice::{WorkClass, WorkClasses};
+use super::{DeferredCall, HandlerName, Vm};
+use veche_calls::CallOutcome;
 
 use crate::Now;
-use crate::desk::{Spawned, Woken};
+use crate::host_context::{SpawnedCoroutine, WakeReason};
 use crate::modules;
-use crate::raw::{Argument, Coroutine, Failure, Room};
+use crate::raw::{Argument, Coroutine, LuaError, MemoryRoom};
 use crate::task::{Owner, Task};
-use veche_runtime::{Answer, Token};
+use veche_runtime::{Token, WaitResult};
 
 /// Coroutines of one class that begin or go on before it is another class's turn.
 const SHARE_STEPS_MAX: usize = 64;
@@ -21,10 +21,10 @@ const STEPS_MAX: usize = 256;
 
 impl Vm {
     /// An effect with a token was carried out, or failed.
-    pub fn answer(&mut self, token: Token, answer: &Answer, now: Now) {
+    pub fn answer(&mut self, token: Token, answer: &WaitResult, now: Now) {
         self.set_now(now);
         if self.is_waiting(token) {
-            self.wake(token, Woken::Answered(answer.clone()));
+            self.wake(token, WakeReason::Answered(answer.clone()));
         }
         self.settle();
     }
@@ -36,16 +36,16 @@ impl Vm {
     }
 
     /// A call to the world is over.
-    pub fn replied(&mut self, token: Token, outcome: Outcome, now: Now) {
+    pub fn replied(&mut self, token: Token, outcome: CallOutcome, now: Now) {
         self.set_now(now);
         if self.is_waiting(token) {
-            self.wake(token, Woken::Replied(Box::new(outcome)));
+            self.wake(token, WakeReason::Replied(Box::new(outcome)));
         }
         self.settle();
     }
 
     /// Lets the coroutine that waits with a token go on, at once where nothing is before it.
-    fn wake(&mut self, token: Token, how: Woken) {
+    fn wake(&mut self, token: Token, how: WakeReason) {
         if self.desk.has_woken() || !self.slice.admits(self.desk.clock.ticks()) {
             self.desk.wake(token, how);
         } else {
@@ -53,25 +53,25 @@ impl Vm {
         }
     }
 
-    fn wake_now(&mut self, token: Token, how: Woken) {
+    fn wake_now(&mut self, token: Token, how: WakeReason) {
         let yes = Argument::Boolean(true);
         match how {
-            Woken::Up => self.go_on(token, &[yes]),
-            Woken::Cancelled => self.cancel(token.0),
-            Woken::Answered(Answer::Done) => self.go_on(token, &[yes, yes]),
-            Woken::Answered(Answer::Number(number)) => {
+            WakeReason::Up => self.go_on(token, &[yes]),
+            WakeReason::Cancelled => self.cancel(token.0),
+            WakeReason::Answered(WaitResult::Done) => self.go_on(token, &[yes, yes]),
+            WakeReason::Answered(WaitResult::Number(number)) => {
                 self.go_on(token, &[yes, Argument::Number(number)]);
             }
-            Woken::Answered(Answer::No(words)) => {
+            WakeReason::Answered(WaitResult::No(words)) => {
                 let words = Argument::Bytes(words.as_bytes());
                 self.go_on(token, &[yes, Argument::Nil, words]);
             }
-            Woken::Answered(Answer::Failed(words)) => self.fail(token, &words),
-            Woken::Replied(outcome) => self.go_on_with(token, *outcome),
+            WakeReason::Answered(WaitResult::Failed(words)) => self.fail(token, &words),
+            WakeReason::Replied(outcome) => self.go_on_with(token, *outcome),
         }
     }
 
-    fn go_on_with(&mut self, token: Token, outcome: Outcome) {
+    fn go_on_with(&mut self, token: Token, outcome: CallOutcome) {
         let Some(task) = self.tasks.take_waiting(token) else {
             return;
         };
@@ -100,9 +100,9 @@ impl Vm {
             .desk
             .world
             .queues
-            .take_rung(|token| tasks.is_waiting(token));
+            .take_signals(|token| tasks.is_waiting(token));
         for token in rung {
-            self.desk.wake(token, Woken::Up);
+            self.desk.wake(token, WakeReason::Up);
         }
         self.desk
             .wake_publishers(tasks.len(), |token| tasks.is_waiting(token));
@@ -112,13 +112,13 @@ impl Vm {
         self.desk.yields().end_turn();
         let tasks = &self.tasks;
         self.desk
-            .tidy_sleepers(tasks.len(), |token| tasks.is_waiting(token));
+            .purge_sleepers(tasks.len(), |token| tasks.is_waiting(token));
     }
 
     /// Lets the classes that have work run, each for its share; those that were served. Where that takes little time
     /// they have another share, so that coroutines that wake each other need no turn for each step.
-    fn share_out(&mut self) -> Classes {
-        let mut served = Classes::default();
+    fn share_out(&mut self) -> WorkClasses {
+        let mut served = WorkClasses::default();
         let mut steps = 0;
         let began = self.desk.clock.ticks();
         loop {
@@ -142,7 +142,7 @@ impl Vm {
     }
 
     /// Lets one class run for its share; how many coroutines that were.
-    fn run_share(&mut self, class: Class) -> usize {
+    fn run_share(&mut self, class: WorkClass) -> usize {
         self.slice.begin_share(self.desk.clock.ticks());
         let mut steps = 0;
         while steps < SHARE_STEPS_MAX && self.step(class) {
@@ -155,32 +155,32 @@ impl Vm {
     }
 
     /// Lets the next coroutine of a class begin or go on, if there is one.
-    fn step(&mut self, class: Class) -> bool {
+    fn step(&mut self, class: WorkClass) -> bool {
         match class {
-            Class::Replies => {
+            WorkClass::Replies => {
                 let Some((token, how)) = self.desk.take_woken() else {
                     return false;
                 };
                 self.wake_now(token, how);
             }
-            Class::Calls if self.is_short() => return false,
-            Class::Calls => match self.postponed.pop_front() {
-                Some(Postponed::Of(id)) => self.next_of(id),
-                Some(Postponed::Task(place)) => self.begin_prepared(place),
+            WorkClass::Calls if self.is_short() => return false,
+            WorkClass::Calls => match self.postponed.pop_front() {
+                Some(DeferredCall::Of(id)) => self.next_of(id),
+                Some(DeferredCall::Task(place)) => self.begin_prepared(place),
                 None => return false,
             },
-            Class::Tasks => match self.desk.take_spawned() {
+            WorkClass::Tasks => match self.desk.take_spawned() {
                 Some(spawned) => self.begin(spawned),
                 None => return false,
             },
-            Class::Timers => {
+            WorkClass::Timers => {
                 let now_ms = self.desk.world.now.get().mono_ms;
                 let Some(token) = self.desk.take_sleeper(now_ms) else {
                     return false;
                 };
                 self.go_on(token, &[Argument::Boolean(true)]);
             }
-            Class::Yields => {
+            WorkClass::Yields => {
                 let next = self.desk.yields().take();
                 let Some(token) = next else { return false };
                 self.go_on(token, &[Argument::Boolean(true)]);
@@ -190,20 +190,23 @@ impl Vm {
     }
 
     /// The classes that have work.
-    fn ready(&self) -> Classes {
+    fn ready(&self) -> WorkClasses {
         let now_ms = self.desk.world.now.get().mono_ms;
-        let mut ready = Classes::default();
-        ready.set(Class::Replies, self.desk.has_woken());
-        ready.set(Class::Calls, !self.postponed.is_empty() && !self.is_short());
-        ready.set(Class::Tasks, self.desk.has_spawned());
-        ready.set(Class::Timers, self.desk.wakes_ms() <= now_ms);
-        ready.set(Class::Yields, self.desk.yields().has_ready());
+        let mut ready = WorkClasses::default();
+        ready.set(WorkClass::Replies, self.desk.has_woken());
+        ready.set(
+            WorkClass::Calls,
+            !self.postponed.is_empty() && !self.is_short(),
+        );
+        ready.set(WorkClass::Tasks, self.desk.has_spawned());
+        ready.set(WorkClass::Timers, self.desk.wakes_ms() <= now_ms);
+        ready.set(WorkClass::Yields, self.desk.yields().has_ready());
         ready
     }
 
     /// Whether the turn has time for another coroutine, and room for what it wants done.
     fn has_time(&self) -> bool {
-        !self.slice.is_over(self.desk.clock.ticks()) && !self.desk.world.effects.borrow().is_much()
+        !self.slice.is_over(self.desk.clock.ticks()) && !self.desk.world.effects.borrow().is_large()
     }
 
     /// Whether what runs now has used up its share of the turn.
@@ -218,7 +221,7 @@ impl Vm {
 
     /// Whether there is memory for another call, now or once a collection is over.
     pub(super) fn has_room(&mut self) -> bool {
-        self.machine.room(self.desk.world.now.get().mono_ms) != Room::No
+        self.machine.room(self.desk.world.now.get().mono_ms) != MemoryRoom::No
     }
 
     /// Whether calls wait for the end of a collection.
@@ -254,7 +257,7 @@ impl Vm {
             || self.desk.is_busy()
             || !self.desk.yields().is_empty()
             || self.machine.is_collecting()
-            || self.desk.world.queues.has_rung()
+            || self.desk.world.queues.has_signals()
         {
             return 0;
         }
@@ -262,7 +265,7 @@ impl Vm {
     }
 
     pub(super) fn start(&mut self) {
-        let Some(function) = self.handlers[Handler::Start as usize] else {
+        let Some(function) = self.handlers[HandlerName::Start as usize] else {
             return self.open_gate();
         };
         let coroutine = self.machine.prepare(function, &[]);
@@ -272,13 +275,14 @@ impl Vm {
     /// `app.start` is over: what has waited for it begins.
     pub(super) fn open_gate(&mut self) {
         let Some(gate) = self.gate.take() else { return };
-        self.postponed.extend(gate.into_iter().map(Postponed::Task));
+        self.postponed
+            .extend(gate.into_iter().map(DeferredCall::Task));
         // Connections to other servers have not waited.
         let waiting: Vec<_> = self
             .ids(|local| local.is_busy && !local.is_client)
             .collect();
         self.postponed
-            .extend(waiting.into_iter().map(Postponed::Of));
+            .extend(waiting.into_iter().map(DeferredCall::Of));
     }
 
     pub(super) fn go_on(&mut self, token: Token, answer: &[Argument<'_>]) {
@@ -293,11 +297,14 @@ impl Vm {
         self.go_on(token, &arguments);
     }
 
-    pub(super) fn begin(&mut self, spawned: Spawned) {
+    pub(super) fn begin(&mut self, spawned: SpawnedCoroutine) {
         let owner = Owner::Spawned(spawned.number);
         if self.tasks.len() >= self.tasks_max && !spawned.is_successor {
             self.machine.discard(spawned.coroutine);
-            return self.failed(owner, Failure::told("too many coroutines (tasks_max)"));
+            return self.failed(
+                owner,
+                LuaError::error_message("too many coroutines (tasks_max)"),
+            );
         }
         self.run(spawned.coroutine, owner, &[]);
     }
@@ -310,7 +317,7 @@ impl Vm {
             gate.push_back(self.tasks.keep_prepared(coroutine, owner));
         } else if is_late {
             let place = self.tasks.keep_prepared(coroutine, owner);
-            self.postponed.push_back(Postponed::Task(place));
+            self.postponed.push_back(DeferredCall::Task(place));
         } else {
             self.run(coroutine, owner, &[]);
             self.settle();
@@ -324,7 +331,7 @@ impl Vm {
             && self.desk.is_busy()
             && self.slice.admits(self.desk.clock.ticks())
             && self.has_time()
-            && (self.step(Class::Replies) || self.step(Class::Tasks))
+            && (self.step(WorkClass::Replies) || self.step(WorkClass::Tasks))
         {
             steps += 1;
         }
@@ -336,7 +343,7 @@ impl Vm {
             // It may not have begun.
             if let Some(spawned) = self.desk.withdraw_spawned(number) {
                 self.machine.discard(spawned.coroutine);
-                self.failed(Owner::Spawned(number), Failure::told("cancelled"));
+                self.failed(Owner::Spawned(number), LuaError::error_message("cancelled"));
             }
             return;
         };
@@ -361,7 +368,8 @@ impl Vm {
                 if let Some(gate) = &mut self.gate {
                     gate.retain(|other| *other != place);
                 }
-                let is_its = |one: &Postponed| matches!(one, Postponed::Task(at) if *at == place);
+                let is_its =
+                    |one: &DeferredCall| matches!(one, DeferredCall::Task(at) if *at == place);
                 self.postponed.retain(|one| !is_its(one));
                 self.machine.discard(task.coroutine);
             }

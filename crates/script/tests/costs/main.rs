@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use support::{BOB, Bench, Folder, limits};
-use veche_script::{ConnectionId, Limits, MessageKind};
+use veche_script::{ConnectionId, MessageKind, ScriptLimits};
 use worst::WORST;
 
 const MIB: usize = 1 << 20;
@@ -108,8 +108,8 @@ fn measure(before: usize, call: impl FnOnce()) -> Cost {
     }
 }
 
-fn limits_of_costs() -> Limits {
-    Limits {
+fn limits_of_costs() -> ScriptLimits {
+    ScriptLimits {
         memory_bytes_max: MEMORY_BYTES_MAX,
         cpu_budget: BUDGET,
         ..limits()
@@ -230,7 +230,7 @@ fn what_is_too_long_is_refused() {
           try(require, long)
         end
         return app",
-        Limits {
+        ScriptLimits {
             cpu_budget: Duration::from_secs(5),
             ..limits_of_costs()
         },

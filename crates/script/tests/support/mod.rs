@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use veche_script::{
-    Answer, App, Code, ConnectionId, Effect, Effects, HandshakeReply, Level, Limits, LoadError,
-    MessageKind, Now, Progress, Request, Role, Span, Token, Vm, World,
+    AppRole, AppWorld, ByteSpan, ConnectionId, Effect, Effects, HandlerProgress, HandshakeReply,
+    Level, LoadError, MessageKind, Now, Request, ScriptApp, ScriptLimits, SourceCode, Token, Vm,
+    WaitResult,
 };
 
 pub(crate) const ANN: ConnectionId = ConnectionId {
@@ -49,12 +50,12 @@ impl Drop for Folder {
     }
 }
 
-pub(crate) fn limits() -> Limits {
-    Limits {
+pub(crate) fn limits() -> ScriptLimits {
+    ScriptLimits {
         memory_bytes_max: 32 << 20,
         // Of a machine that is busy with other tests.
         cpu_budget: Duration::from_millis(200),
-        ..Limits::default()
+        ..ScriptLimits::default()
     }
 }
 
@@ -66,30 +67,35 @@ pub(crate) struct Bench {
     effects: Effects,
 }
 
-pub(crate) fn load(folder: &Folder, script: &str, limits: Limits) -> Result<Vm, LoadError> {
-    load_as(Role::Clients, folder, script, limits)
+pub(crate) fn load(folder: &Folder, script: &str, limits: ScriptLimits) -> Result<Vm, LoadError> {
+    load_as(AppRole::Clients, folder, script, limits)
 }
 
-fn load_as(role: Role, folder: &Folder, script: &str, limits: Limits) -> Result<Vm, LoadError> {
-    load_in(&World::untimed(), role, folder, script, limits)
+fn load_as(
+    role: AppRole,
+    folder: &Folder,
+    script: &str,
+    limits: ScriptLimits,
+) -> Result<Vm, LoadError> {
+    load_in(&AppWorld::with_virtual_time(), role, folder, script, limits)
 }
 
 fn load_in(
-    world: &World,
-    role: Role,
+    world: &AppWorld,
+    role: AppRole,
     folder: &Folder,
     script: &str,
-    limits: Limits,
+    limits: ScriptLimits,
 ) -> Result<Vm, LoadError> {
     let path = folder.write("app.lua", script);
-    let app = App {
+    let app = ScriptApp {
         name: "test".into(),
         options: serde_json::json!({"greeting": "hello", "list": [1, 2], "nothing": null}),
         has_files: !script.contains("-- without files"),
         limits,
         role,
     };
-    let code = Arc::new(Code::read(&path)?);
+    let code = Arc::new(SourceCode::read(&path)?);
     Vm::new(&app, &code, world, 0)
 }
 
@@ -106,11 +112,11 @@ impl Bench {
         Self::with(script, limits())
     }
 
-    pub(crate) fn with(script: &str, limits: Limits) -> Self {
+    pub(crate) fn with(script: &str, limits: ScriptLimits) -> Self {
         Self::in_folder(Folder::new(), script, limits)
     }
 
-    pub(crate) fn in_folder(folder: Folder, script: &str, limits: Limits) -> Self {
+    pub(crate) fn in_folder(folder: Folder, script: &str, limits: ScriptLimits) -> Self {
         let mut vm = load(&folder, script, limits).unwrap_or_else(|error| panic!("{error}"));
         vm.turn(Now::default());
         Self {
@@ -122,9 +128,9 @@ impl Bench {
     }
 
     /// A VM in a world of the test's own.
-    pub(crate) fn in_world(world: &World, script: &str, limits: Limits) -> Self {
+    pub(crate) fn in_world(world: &AppWorld, script: &str, limits: ScriptLimits) -> Self {
         let folder = Folder::new();
-        let vm = load_in(world, Role::Clients, &folder, script, limits);
+        let vm = load_in(world, AppRole::Clients, &folder, script, limits);
         let mut vm = vm.unwrap_or_else(|error| panic!("{error}"));
         vm.turn(Now::default());
         Self {
@@ -137,8 +143,8 @@ impl Bench {
 
     /// A VM whose turns are measured in runs.
     pub(crate) fn counting(script: &str) -> Self {
-        let (world, folder) = (World::counting_runs(), Folder::new());
-        let vm = load_in(&world, Role::Clients, &folder, script, limits());
+        let (world, folder) = (AppWorld::counting_runs(), Folder::new());
+        let vm = load_in(&world, AppRole::Clients, &folder, script, limits());
         let mut vm = vm.unwrap_or_else(|error| panic!("{error}"));
         vm.turn(Now::default());
         Self {
@@ -150,20 +156,20 @@ impl Bench {
     }
 
     /// Newer code takes over, as at a reload; what the older says from then on is told too.
-    pub(crate) fn reload(&mut self, world: &World, script: &str) -> Vm {
-        let vm = load_in(world, Role::Clients, &self.folder, script, limits());
+    pub(crate) fn reload(&mut self, world: &AppWorld, script: &str) -> Vm {
+        let vm = load_in(world, AppRole::Clients, &self.folder, script, limits());
         let mut older = vm.unwrap_or_else(|error| panic!("{error}"));
         std::mem::swap(&mut self.vm, &mut older);
         self.vm.adopt();
-        older.hand_calls_to(&mut self.vm, self.now);
+        older.move_calls_to(&mut self.vm, self.now);
         older.stop(self.now);
         older
     }
 
     /// A VM in that world.
-    pub(crate) fn within(world: &World, script: &str) -> Self {
+    pub(crate) fn within(world: &AppWorld, script: &str) -> Self {
         let folder = Folder::new();
-        let vm = load_in(world, Role::Clients, &folder, script, limits());
+        let vm = load_in(world, AppRole::Clients, &folder, script, limits());
         let mut vm = vm.unwrap_or_else(|error| panic!("{error}"));
         vm.turn(Now::default());
         Self {
@@ -176,7 +182,7 @@ impl Bench {
 
     /// The second of three instances of a service, which runs.
     pub(crate) fn service(script: &str) -> Self {
-        let role = Role::Service {
+        let role = AppRole::Service {
             instance: 2,
             instances: 3,
         };
@@ -202,12 +208,12 @@ impl Bench {
         bench.told()
     }
 
-    pub(crate) fn open(&mut self, id: ConnectionId) -> Progress {
+    pub(crate) fn open(&mut self, id: ConnectionId) -> HandlerProgress {
         self.vm.turn(self.now);
         self.vm.opened(id, request("GET", "/ws", ""), self.now)
     }
 
-    pub(crate) fn text(&mut self, id: ConnectionId, text: &str) -> Progress {
+    pub(crate) fn text(&mut self, id: ConnectionId, text: &str) -> HandlerProgress {
         self.vm.turn(self.now);
         self.vm
             .message(id, MessageKind::Text, text.as_bytes(), self.now)
@@ -263,7 +269,7 @@ impl Bench {
         panic!("there is always something left to do");
     }
 
-    pub(crate) fn answer(&mut self, token: Token, answer: Answer) {
+    pub(crate) fn answer(&mut self, token: Token, answer: WaitResult) {
         self.vm.answer(token, &answer, self.now);
     }
 
@@ -273,7 +279,7 @@ impl Bench {
     }
 
     /// Bytes of an effect that was told of last.
-    pub(crate) fn bytes(&self, span: Span) -> &[u8] {
+    pub(crate) fn bytes(&self, span: ByteSpan) -> &[u8] {
         self.effects.bytes(span)
     }
 

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
-use veche_apps::Library;
+use veche_apps::AppRegistry;
 use veche_config::{self as config, Config};
 use veche_terminal::{Colour, Colours};
 
-use veche_terminal::exit::{Exit, Failure, print_line};
-use veche_terminal::{Problem, Report};
+use veche_terminal::exit::{CommandFailure, Exit, print_line};
+use veche_terminal::{Problem, ProblemReport};
 
 /// Flags of `veche check`.
 #[derive(Args, Debug)]
@@ -21,23 +21,23 @@ pub(super) struct CheckArgs {
 }
 
 /// What a check has found.
-enum Found {
+enum CheckResult {
     Fine(Box<Config>),
-    Bad(Report),
+    Bad(ProblemReport),
     /// A script can't be loaded.
     BadScript(String),
 }
 
 /// Checks the file, and prints its problems.
-pub(super) fn run(file: &Path, args: &CheckArgs) -> Result<(), Failure> {
+pub(super) fn run(file: &Path, args: &CheckArgs) -> Result<(), CommandFailure> {
     let found = check(file);
     if args.json {
         return print_json(file, &found);
     }
     let config = match found {
-        Found::Fine(config) => config,
-        Found::Bad(report) => return Err(report.into()),
-        Found::BadScript(why) => return Err(Failure::new(Exit::Config, why)),
+        CheckResult::Fine(config) => config,
+        CheckResult::Bad(report) => return Err(report.into()),
+        CheckResult::BadScript(why) => return Err(CommandFailure::new(Exit::Config, why)),
     };
     let colours = Colours::of(&io::stderr());
     for warning in &config.warnings {
@@ -57,40 +57,40 @@ pub(super) fn run(file: &Path, args: &CheckArgs) -> Result<(), Failure> {
     print_line(format_args!("{file}: ok ({counts})"))
 }
 
-fn check(file: &Path) -> Found {
+fn check(file: &Path) -> CheckResult {
     let loaded =
         veche_terminal::read(file).and_then(|text| Ok((config::parse(file, &text)?, text)));
     let (config, text) = match loaded {
         Ok(loaded) => loaded,
-        Err(report) => return Found::Bad(report),
+        Err(report) => return CheckResult::Bad(report),
     };
-    let problems = config::faults(&config, &text);
+    let problems = config::problems(&config, &text);
     if !problems.is_empty() {
-        return Found::Bad(Report {
+        return CheckResult::Bad(ProblemReport {
             problems,
             unreadable: false,
         });
     }
-    match Library::default().shelve(&config) {
-        Err(why) => Found::BadScript(why),
-        Ok(_) => Found::Fine(Box::new(config)),
+    match AppRegistry::default().load(&config) {
+        Err(why) => CheckResult::BadScript(why),
+        Ok(_) => CheckResult::Fine(Box::new(config)),
     }
 }
 
-fn print_json(file: &Path, found: &Found) -> Result<(), Failure> {
+fn print_json(file: &Path, found: &CheckResult) -> Result<(), CommandFailure> {
     let listed = |all: &[Problem], severity: &str| -> Vec<Value> {
         all.iter().map(|one| one.to_json(severity)).collect()
     };
     let problems = match found {
-        Found::Fine(config) => listed(&config.warnings, "warning"),
-        Found::Bad(report) => listed(&report.problems, "error"),
-        Found::BadScript(why) => vec![script_problem(file, why)],
+        CheckResult::Fine(config) => listed(&config.warnings, "warning"),
+        CheckResult::Bad(report) => listed(&report.problems, "error"),
+        CheckResult::BadScript(why) => vec![script_problem(file, why)],
     };
-    let ok = matches!(found, Found::Fine(_));
+    let ok = matches!(found, CheckResult::Fine(_));
     print_line(format_args!("{}", json!({"ok": ok, "problems": problems})))?;
     match ok {
         true => Ok(()),
-        false => Err(Failure::silent(Exit::Config)),
+        false => Err(CommandFailure::silent(Exit::Config)),
     }
 }
 

@@ -12,9 +12,9 @@ use serde_json::Value;
 use veche_clock::now;
 use veche_config as config;
 
-use veche_supervisor::passing;
-use veche_supervisor::request::{ANSWER_BYTES_MAX, Command, Request};
-use veche_terminal::exit::{Exit, Failure, print_line};
+use veche_supervisor::request::{ANSWER_BYTES_MAX, ControlCommand, ControlRequest};
+use veche_supervisor::scm_rights;
+use veche_terminal::exit::{CommandFailure, Exit, print_line};
 use veche_terminal::shown;
 
 /// How to find the running server.
@@ -35,50 +35,54 @@ const STOP_GRACE: Duration = Duration::from_secs(15);
 const STOP_LOOK: Duration = Duration::from_millis(20);
 
 /// Where to find the running server.
-pub(super) struct Control {
+pub(super) struct ControlTarget {
     socket: PathBuf,
     file: PathBuf,
 }
 
 /// The control socket: as given, or as the configuration has it, even one with errors elsewhere.
-pub(super) fn find(file: &Path, given: Option<PathBuf>) -> Result<Control, Failure> {
+pub(super) fn find(file: &Path, given: Option<PathBuf>) -> Result<ControlTarget, CommandFailure> {
     let socket = match given {
         Some(socket) => socket,
         None => config::control_of(file).map_err(|error| {
-            Failure::new(
+            CommandFailure::new(
                 Exit::Config,
                 format!("{}: {}", shown(file), veche_terminal::unreadable(&error)),
             )
         })?,
     };
-    Ok(Control {
+    Ok(ControlTarget {
         socket,
         file: file.to_owned(),
     })
 }
 
-impl Control {
+impl ControlTarget {
     /// Sends a command and returns the answer, which is an object with `"ok": true`.
-    pub(super) fn ask(&self, command: Command) -> Result<Value, Failure> {
-        self.open(&Request::new(command)).map(|(answer, _)| answer)
+    pub(super) fn ask(&self, command: ControlCommand) -> Result<Value, CommandFailure> {
+        self.open(&ControlRequest::new(command))
+            .map(|(answer, _)| answer)
     }
 
     /// The same, and the connection, which the server holds until it is gone.
-    fn open(&self, request: &Request) -> Result<(Value, BufReader<UnixStream>), Failure> {
+    fn open(
+        &self,
+        request: &ControlRequest,
+    ) -> Result<(Value, BufReader<UnixStream>), CommandFailure> {
         self.open_with(request, None)
     }
 
     /// The same, and a descriptor with the request.
     pub(super) fn open_with(
         &self,
-        request: &Request,
+        request: &ControlRequest,
         descriptor: Option<OwnedFd>,
-    ) -> Result<(Value, BufReader<UnixStream>), Failure> {
-        let socket = UnixStream::connect(&self.socket).map_err(|error| self.nobody(&error))?;
+    ) -> Result<(Value, BufReader<UnixStream>), CommandFailure> {
+        let socket = UnixStream::connect(&self.socket).map_err(|error| self.not_running(&error))?;
         let (line, connection) =
-            exchange(socket, request, descriptor).map_err(|error| self.silent(&error))?;
+            exchange(socket, request, descriptor).map_err(|error| self.not_responding(&error))?;
         let answer: Value = serde_json::from_str(&line).map_err(|_| {
-            self.silent(&io::Error::other(
+            self.not_responding(&io::Error::other(
                 "what it sent is no answer of a Veche server",
             ))
         })?;
@@ -86,12 +90,12 @@ impl Control {
             let why = answer["error"]
                 .as_str()
                 .unwrap_or("the server refused and did not say why");
-            return Err(Failure::new(Exit::Refused, why));
+            return Err(CommandFailure::new(Exit::Refused, why));
         }
         Ok((answer, connection))
     }
 
-    fn nobody(&self, error: &io::Error) -> Failure {
+    fn not_running(&self, error: &io::Error) -> CommandFailure {
         let socket = self.socket.display();
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -106,17 +110,17 @@ impl Control {
                     _ => format!("is it running? (veche serve -c {file})"),
                 };
                 let why = format!("no server answers at {socket}: {hint}");
-                Failure::new(Exit::NoServer, why)
+                CommandFailure::new(Exit::NoServer, why)
             }
-            io::ErrorKind::PermissionDenied => Failure::new(
+            io::ErrorKind::PermissionDenied => CommandFailure::new(
                 Exit::NoServer,
                 format!("{socket}: permission denied: ask as the user who runs the server"),
             ),
-            _ => Failure::new(Exit::NoServer, format!("{socket}: {error}")),
+            _ => CommandFailure::new(Exit::NoServer, format!("{socket}: {error}")),
         }
     }
 
-    fn silent(&self, error: &io::Error) -> Failure {
+    fn not_responding(&self, error: &io::Error) -> CommandFailure {
         let socket = self.socket.display();
         let why = match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -125,7 +129,7 @@ impl Control {
             io::ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
             _ => error.to_string(),
         };
-        Failure::new(
+        CommandFailure::new(
             Exit::NoServer,
             format!("the server at {socket} gave no answer: {why}"),
         )
@@ -134,7 +138,7 @@ impl Control {
 
 fn exchange(
     mut socket: UnixStream,
-    request: &Request,
+    request: &ControlRequest,
     descriptor: Option<OwnedFd>,
 ) -> io::Result<(String, BufReader<UnixStream>)> {
     socket.set_read_timeout(Some(ANSWER_WAIT))?;
@@ -142,7 +146,7 @@ fn exchange(
     let line = format!("{}\n", serde_json::to_string(request)?);
     let sent = match descriptor {
         None => 0,
-        Some(descriptor) => passing::send(&socket, line.as_bytes(), &[descriptor.as_fd()])?,
+        Some(descriptor) => scm_rights::send(&socket, line.as_bytes(), &[descriptor.as_fd()])?,
     };
     socket.write_all(&line.as_bytes()[sent..])?;
     let mut connection = BufReader::new(socket);
@@ -158,8 +162,8 @@ fn exchange(
 }
 
 /// `veche reload`
-pub(super) fn reload(control: &Control) -> Result<(), Failure> {
-    let answer = control.ask(Command::Reload)?;
+pub(super) fn reload(control: &ControlTarget) -> Result<(), CommandFailure> {
+    let answer = control.ask(ControlCommand::Reload)?;
     let listed = |name: &str| -> Vec<String> {
         let items = answer[name].as_array().into_iter().flatten();
         items
@@ -192,19 +196,27 @@ pub(super) fn reload(control: &Control) -> Result<(), Failure> {
 }
 
 /// `veche upgrade`
-pub(super) fn upgrade(control: &Control) -> Result<(), Failure> {
-    replace(control, Command::Upgrade, "limits.upgrade_drain_time")
+pub(super) fn upgrade(control: &ControlTarget) -> Result<(), CommandFailure> {
+    replace(
+        control,
+        ControlCommand::Upgrade,
+        "limits.upgrade_drain_time",
+    )
 }
 
 /// `veche restart`
-pub(super) fn restart(control: &Control) -> Result<(), Failure> {
-    replace(control, Command::Restart, "limits.drain_time")
+pub(super) fn restart(control: &ControlTarget) -> Result<(), CommandFailure> {
+    replace(control, ControlCommand::Restart, "limits.drain_time")
 }
 
 /// Has another server process take over by `command`; `directive` says how long the old one drains.
-fn replace(control: &Control, command: Command, directive: &str) -> Result<(), Failure> {
-    let before = control.ask(Command::Status)?;
-    let (answer, mut connection) = control.open(&Request::new(command))?;
+fn replace(
+    control: &ControlTarget,
+    command: ControlCommand,
+    directive: &str,
+) -> Result<(), CommandFailure> {
+    let before = control.ask(ControlCommand::Status)?;
+    let (answer, mut connection) = control.open(&ControlRequest::new(command))?;
     let (from, to) = (text(&answer["from"]), text(&answer["to"]));
     let (old, new) = (&answer["old_pid"], &answer["pid"]);
     print_line(format_args!(
@@ -227,9 +239,9 @@ fn replace(control: &Control, command: Command, directive: &str) -> Result<(), F
     }
     // Where it answers may have changed with the configuration.
     let answer = loop {
-        let asked = control.ask(Command::Status).or_else(|failure| {
+        let asked = control.ask(ControlCommand::Status).or_else(|failure| {
             let other = find(&control.file, None)?;
-            other.ask(Command::Status).map_err(|_| failure)
+            other.ask(ControlCommand::Status).map_err(|_| failure)
         });
         match asked {
             Err(_) if now() < deadline => thread::sleep(STOP_LOOK),
@@ -238,7 +250,7 @@ fn replace(control: &Control, command: Command, directive: &str) -> Result<(), F
     };
     let status = &answer["status"];
     if let Some(error) = status["upgrade_error"].as_str() {
-        return Err(Failure::new(
+        return Err(CommandFailure::new(
             Exit::Failed,
             format!("the supervisor stays at {from}: {error}"),
         ));
@@ -264,13 +276,17 @@ pub(super) fn stop_wait(file: &Path, now: bool) -> Duration {
 }
 
 /// `veche stop`: asks, then waits until the process is gone.
-pub(super) fn stop(control: &Control, now: bool, wait: Duration) -> Result<(), Failure> {
+pub(super) fn stop(
+    control: &ControlTarget,
+    now: bool,
+    wait: Duration,
+) -> Result<(), CommandFailure> {
     // Asked first, since afterwards there may be nobody left to ask.
-    let status = control.ask(Command::Status).unwrap_or_default();
+    let status = control.ask(ControlCommand::Status).unwrap_or_default();
     let pid = pid_of(&status);
-    let (answer, mut connection) = control.open(&Request {
+    let (answer, mut connection) = control.open(&ControlRequest {
         now,
-        ..Request::new(Command::Stop)
+        ..ControlRequest::new(ControlCommand::Stop)
     })?;
     let pid = pid_of(&answer).or(pid);
     if let Some(line) = waits_for(&status, wait).filter(|_| !now) {
@@ -289,7 +305,7 @@ pub(super) fn stop(control: &Control, now: bool, wait: Duration) -> Result<(), F
         waited += STOP_LOOK;
     }
     let who = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
-    Err(Failure::new(
+    Err(CommandFailure::new(
         Exit::TimedOut,
         format!(
             "the server{who} is still there after {} s; veche stop --now ends it at once",

@@ -13,24 +13,25 @@ use std::time::Duration;
 use notify::{EventKind, RecursiveMode, Watcher as _};
 use rustix::process::{Signal, getpid, kill_process};
 
-use veche_config::{Config, Handler, StaticRoot};
-use veche_terminal::exit::{Exit, Failure};
+use veche_config::{Config, RouteHandler, StaticRoot};
+use veche_terminal::exit::{CommandFailure, Exit};
 
 /// Saves that come so shortly after each other are one.
 const TOGETHER: Duration = Duration::from_millis(60);
 
 /// What is watched; until it is dropped.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct FileWatch {
     #[expect(dead_code, reason = "watches as long as it lives")]
     watcher: notify::RecommendedWatcher,
 }
 
 /// Begins to watch what a configuration runs.
-pub(super) fn watch(config: &Config) -> Result<Watch, Failure> {
+pub(super) fn watch(config: &Config) -> Result<FileWatch, CommandFailure> {
     // One place is enough: whatever else comes meanwhile is part of the same reload.
     let (saved, saves) = sync_channel(1);
-    let failed = |error: notify::Error| Failure::new(Exit::Failed, format!("can't watch: {error}"));
+    let failed =
+        |error: notify::Error| CommandFailure::new(Exit::Failed, format!("can't watch: {error}"));
     let pages = static_folders(config);
     let mut watcher = notify::recommended_watcher(move |event| on_event(event, &pages, &saved))
         .map_err(failed)?;
@@ -47,7 +48,7 @@ pub(super) fn watch(config: &Config) -> Result<Watch, Failure> {
             let _ = kill_process(getpid(), Signal::HUP);
         }
     });
-    Ok(Watch { watcher })
+    Ok(FileWatch { watcher })
 }
 
 fn on_event(
@@ -87,7 +88,7 @@ const PAGES: &[&str] = &[
 fn static_folders(config: &Config) -> BTreeSet<PathBuf> {
     let handlers = config.routes.iter().map(|route| &route.handler);
     let folders = handlers.filter_map(|handler| match handler {
-        Handler::Static {
+        RouteHandler::Static {
             root: StaticRoot::Folder(folder),
                 ..
             // As events name them.

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use clap::Args;
 use veche_supervisor::message::DumpRequest;
-use veche_supervisor::request::{Command, Request};
-use veche_terminal::exit::{Exit, Failure, print, written};
+use veche_supervisor::request::{ControlCommand, ControlRequest};
+use veche_terminal::exit::{CommandFailure, Exit, print, written};
 
-use super::control::{self, Control, ControlArgs};
+use super::control::{self, ControlArgs, ControlTarget};
 use super::status;
-use crate::dump::{Cut, receive};
+use crate::dump::{ReceiveError, receive};
 
 /// How long the first rows may take: the server begins at once, if it knows what a dump is.
 const FIRST_WAIT: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ pub(super) struct DumpArgs {
     control: ControlArgs,
 }
 
-pub(super) fn run(file: &Path, args: DumpArgs) -> Result<(), Failure> {
+pub(super) fn run(file: &Path, args: DumpArgs) -> Result<(), CommandFailure> {
     let control = control::find(file, args.control.control)?;
     let Some(table) = args.table else {
         return list(&control);
@@ -53,12 +53,12 @@ pub(super) fn run(file: &Path, args: DumpArgs) -> Result<(), Failure> {
 }
 
 /// Name, rows and bytes of each.
-fn list(control: &Control) -> Result<(), Failure> {
-    let answer = control.ask(Command::Status)?;
+fn list(control: &ControlTarget) -> Result<(), CommandFailure> {
+    let answer = control.ask(ControlCommand::Status)?;
     let status = &answer["status"];
     if let Some(why) = status["report_error"].as_str() {
         let why = format!("the server process tells nothing: {why}");
-        return Err(Failure::new(Exit::NoServer, why));
+        return Err(CommandFailure::new(Exit::NoServer, why));
     }
     let tables: Vec<(String, String)> = status::tables(&status["report"]).collect();
     let width = tables.iter().map(|(name, _)| name.chars().count()).max();
@@ -69,43 +69,44 @@ fn list(control: &Control) -> Result<(), Failure> {
     print(format_args!("{}", lines.collect::<String>()))
 }
 
-fn dump(control: &Control, wanted: DumpRequest) -> Result<(), Failure> {
+fn dump(control: &ControlTarget, wanted: DumpRequest) -> Result<(), CommandFailure> {
     let pair = UnixStream::pair();
-    let (ours, theirs) = pair.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-    let request = Request {
+    let (ours, theirs) =
+        pair.map_err(|error| CommandFailure::new(Exit::Failed, error.to_string()))?;
+    let request = ControlRequest {
         dump: Some(wanted),
-        ..Request::new(Command::Dump)
+        ..ControlRequest::new(ControlCommand::Dump)
     };
     control.open_with(&request, Some(theirs.into()))?;
-    let mut rows =
-        Rows::from(ours).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let mut rows = RowSource::from(ours)
+        .map_err(|error| CommandFailure::new(Exit::Failed, error.to_string()))?;
     let end = match receive(&mut rows, &mut io::stdout().lock()) {
         Ok(end) => end,
-        Err(Cut::Sink(error)) => return written(Err(error)),
-        Err(Cut::Source(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            return Err(Failure::new(
+        Err(ReceiveError::Sink(error)) => return written(Err(error)),
+        Err(ReceiveError::Source(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            return Err(CommandFailure::new(
                 Exit::NoServer,
                 "the server process has ended before all rows were written",
             ));
         }
-        Err(Cut::Source(error)) => {
+        Err(ReceiveError::Source(error)) => {
             let why = format!("the server process writes no rows: {error}");
-            return Err(Failure::new(Exit::NoServer, why));
+            return Err(CommandFailure::new(Exit::NoServer, why));
         }
     };
     match end.error {
         None => Ok(()),
-        Some(why) => Err(Failure::new(Exit::Refused, why)),
+        Some(why) => Err(CommandFailure::new(Exit::Refused, why)),
     }
 }
 
 /// Where rows come from: the first within [`FIRST_WAIT`], the others when whoever reads them gets to it.
-struct Rows {
+struct RowSource {
     socket: UnixStream,
     is_first: bool,
 }
 
-impl Rows {
+impl RowSource {
     fn from(socket: UnixStream) -> io::Result<Self> {
         socket.set_read_timeout(Some(FIRST_WAIT))?;
         Ok(Self {
@@ -115,7 +116,7 @@ impl Rows {
     }
 }
 
-impl Read for Rows {
+impl Read for RowSource {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let count = self.socket.read(bytes)?;
         if self.is_first {

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;
-use veche_terminal::exit::{Exit, Failure, print};
+use veche_terminal::exit::{CommandFailure, Exit, print};
 
 use super::Cli;
 
 /// Prints the script that a shell reads.
-pub(super) fn completions(shell: Shell) -> Result<(), Failure> {
+pub(super) fn completions(shell: Shell) -> Result<(), CommandFailure> {
     print(format_args!("{}", script(shell)))
 }
 
@@ -20,9 +20,10 @@ fn script(shell: Shell) -> String {
 }
 
 /// Writes a page for `veche` and one for each of its commands.
-pub(super) fn man(folder: &Path) -> Result<(), Failure> {
-    clap_mangen::generate_to(Cli::command(), folder)
-        .map_err(|error| Failure::new(Exit::Failed, format!("{}: {error}", folder.display())))
+pub(super) fn man(folder: &Path) -> Result<(), CommandFailure> {
+    clap_mangen::generate_to(Cli::command(), folder).map_err(|error| {
+        CommandFailure::new(Exit::Failed, format!("{}: {error}", folder.display()))
+    })
 }
 
 #[cfg(test)]

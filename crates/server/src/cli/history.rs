@@ -3,17 +3,17 @@
 use std::path::Path;
 
 use veche_config as config;
-use veche_terminal::exit::{self, Exit, Failure};
+use veche_terminal::exit::{self, CommandFailure, Exit};
 
 /// Has the next start give all channels new epochs.
-pub(super) fn renew_epochs(file: &Path) -> Result<(), Failure> {
+pub(super) fn renew_epochs(file: &Path) -> Result<(), CommandFailure> {
     let config = config::load(file)?;
     let Some(history) = &config.history else {
         let why = "there is no history on disk: [history] path is not set";
-        return Err(Failure::new(Exit::Config, why));
+        return Err(CommandFailure::new(Exit::Config, why));
     };
     let renewed = veche_archive::renew_epochs(&history.path);
-    renewed.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    renewed.map_err(|error| CommandFailure::new(Exit::Failed, error.to_string()))?;
     exit::print_line(format_args!(
         "{}: all channels have new epochs with the next start",
         history.path.display()

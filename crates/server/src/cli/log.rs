@@ -9,8 +9,8 @@ use std::path::Path;
 
 use clap::Args;
 use veche_supervisor::message::DecisionFilter;
-use veche_supervisor::request::{Command, Request};
-use veche_terminal::exit::{Exit, Failure, written};
+use veche_supervisor::request::{ControlCommand, ControlRequest};
+use veche_terminal::exit::{CommandFailure, Exit, written};
 
 use super::control::{self, ControlArgs};
 
@@ -28,17 +28,17 @@ pub(super) struct LogArgs {
 }
 
 /// Prints decisions until the server process ends, or the reader of the output is gone.
-pub(super) fn run(file: &Path, args: LogArgs) -> Result<(), Failure> {
+pub(super) fn run(file: &Path, args: LogArgs) -> Result<(), CommandFailure> {
     let control = control::find(file, args.control.control)?;
-    let failed = |error: io::Error| Failure::new(Exit::Failed, error.to_string());
+    let failed = |error: io::Error| CommandFailure::new(Exit::Failed, error.to_string());
     let (mut ours, theirs) = UnixStream::pair().map_err(failed)?;
     let wanted = DecisionFilter {
         user: args.user,
         channel: args.channel,
     };
-    let request = Request {
+    let request = ControlRequest {
         log: Some(wanted),
-        ..Request::new(Command::Log)
+        ..ControlRequest::new(ControlCommand::Log)
     };
     control.open_with(&request, Some(theirs.into()))?;
     let mut bytes = [0; 16 << 10];
@@ -46,7 +46,7 @@ pub(super) fn run(file: &Path, args: LogArgs) -> Result<(), Failure> {
         let count = ours.read(&mut bytes).map_err(failed)?;
         if count == 0 {
             let why = "the server process tells no more: it has ended, or too many look already";
-            return Err(Failure::new(Exit::NoServer, why));
+            return Err(CommandFailure::new(Exit::NoServer, why));
         }
         let mut out = io::stdout().lock();
         let outcome = io::Write::write_all(&mut out, &bytes[..count]);

@@ -11,7 +11,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use veche_config as config;
 use veche_migrate as migrate;
-use veche_supervisor::{self as supervisor, Ended, Signals};
+use veche_supervisor::{self as supervisor, Signals, SupervisorEnd};
 
 use crate::process::ServerProcess;
 
@@ -32,9 +32,9 @@ mod test;
 
 use control::ControlArgs;
 use push::PushArgs;
-use status::Form;
+use status::OutputFormat;
 use veche_load::cli::{self as bench, BenchArgs};
-use veche_terminal::{Exit, Failure, duration, exit};
+use veche_terminal::{CommandFailure, Exit, duration, exit};
 
 /// The realtime application server: like nginx, but for WebSocket.
 #[derive(Debug, Parser)]
@@ -68,7 +68,7 @@ enum Command {
     /// Convert the configuration of another server to a veche.toml
     Migrate {
         #[command(subcommand)]
-        from: migrate::From,
+        from: migrate::MigrationSource,
     },
     /// Push a message to users or a channel, through the push listener
     Push(PushArgs),
@@ -197,7 +197,7 @@ fn found_of(files: [&str; 2]) -> PathBuf {
     PathBuf::from(there.unwrap_or(&files[0]))
 }
 
-fn run(cli: Cli) -> Result<(), Failure> {
+fn run(cli: Cli) -> Result<(), CommandFailure> {
     let file = match (cli.config, &cli.command) {
         (Some(file), _) => file,
         // Development is about the files of the current folder.
@@ -208,7 +208,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::New(args) => new::run(&args),
         Command::Serve { unsupervised: true } => {
             let served = supervisor::unsupervised::run(&file, ServerProcess::default());
-            served.map_err(|error| Failure::new(Exit::Failed, error.to_string()))
+            served.map_err(|error| CommandFailure::new(Exit::Failed, error.to_string()))
         }
         Command::Serve { .. } => {
             if !supervisor::goes_on() {
@@ -219,13 +219,16 @@ fn run(cli: Cli) -> Result<(), Failure> {
         }
         Command::Dev => {
             // Who takes over from another program goes on, whatever the file is like by now.
-            let _watch = match config::load(&file) {
-                Err(_) if supervisor::goes_on() => None,
-                loaded => {
-                    let watch = Signals::keep_from(|| dev::watch(&loaded?));
-                    Some(watch.map_err(|error| Failure::new(Exit::Failed, error.to_string()))??)
-                }
-            };
+            let _watch =
+                match config::load(&file) {
+                    Err(_) if supervisor::goes_on() => None,
+                    loaded => {
+                        let watch = Signals::keep_from(|| dev::watch(&loaded?));
+                        Some(watch.map_err(|error| {
+                            CommandFailure::new(Exit::Failed, error.to_string())
+                        })??)
+                    }
+                };
             serve(file, true)
         }
         Command::Test(args) => test::run(&file, args),
@@ -245,9 +248,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
             control,
         } => {
             let form = match (json, slow) {
-                (true, _) => Form::Json,
-                (_, true) => Form::Slow,
-                _ => Form::Table,
+                (true, _) => OutputFormat::Json,
+                (_, true) => OutputFormat::Slow,
+                _ => OutputFormat::Table,
             };
             status::run(&control::find(&file, control.control)?, form)
         }
@@ -270,14 +273,14 @@ fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-fn serve(file: PathBuf, dev: bool) -> Result<(), Failure> {
+fn serve(file: PathBuf, dev: bool) -> Result<(), CommandFailure> {
     match supervisor::run(file, dev) {
-        Ok(Ended::Drained) => Ok(()),
-        Ok(Ended::Killed) => Err(Failure::new(
+        Ok(SupervisorEnd::Drained) => Ok(()),
+        Ok(SupervisorEnd::Killed) => Err(CommandFailure::new(
             Exit::Killed,
             "the server was killed before its drain was done",
         )),
-        Err(error) => Err(Failure::new(Exit::Failed, error.to_string())),
+        Err(error) => Err(CommandFailure::new(Exit::Failed, error.to_string())),
     }
 }
 

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Args, ValueEnum};
 use rust_embed::Embed;
 
-use veche_terminal::exit::{Exit, Failure, print};
+use veche_terminal::exit::{CommandFailure, Exit, print};
 use veche_terminal::plain;
 
 /// Where to make it, and of which kind.
@@ -43,7 +43,7 @@ enum Template {
 }
 
 /// A file's path in the new folder, and its text.
-type File = (&'static str, &'static str);
+type TemplateFile = (&'static str, &'static str);
 
 /// Files of a folder of the repository.
 macro_rules! files {
@@ -53,7 +53,7 @@ macro_rules! files {
 }
 
 /// What every folder has beside its application.
-const COMMON: [File; 2] = [
+const COMMON: [TemplateFile; 2] = [
     (".gitignore", include_str!("../../templates/gitignore")),
     (".luarc.json", include_str!("../../templates/luarc.json")),
 ];
@@ -71,7 +71,7 @@ const KEY_FILE: &str = "api.key";
 const KEY_BYTES: usize = 24;
 
 impl Template {
-    fn files(self) -> &'static [File] {
+    fn files(self) -> &'static [TemplateFile] {
         match self {
             Self::Echo => {
                 files!("examples/echo": "veche.toml", "app.lua", "app_test.lua", "public/index.html")
@@ -132,7 +132,7 @@ impl Template {
 }
 
 /// Makes the folder and says what to do next.
-pub(super) fn run(args: &NewArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &NewArgs) -> Result<(), CommandFailure> {
     let NewArgs { folder, template } = args;
     // Also what is there and can't be seen into, and a link to nowhere.
     fs::create_dir(folder).map_err(|error| {
@@ -166,7 +166,7 @@ pub(super) fn run(args: &NewArgs) -> Result<(), Failure> {
 }
 
 /// Writes a random key of the API, readable by the owner alone.
-fn write_key(path: &Path) -> Result<(), Failure> {
+fn write_key(path: &Path) -> Result<(), CommandFailure> {
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key)
         .map_err(|error| failed(path, &format!("no random numbers: {error}")))?;
@@ -179,11 +179,11 @@ fn write_key(path: &Path) -> Result<(), Failure> {
     written.map_err(|error| failed(path, &plain(&error)))
 }
 
-fn failed(path: &Path, why: &str) -> Failure {
-    Failure::new(Exit::Failed, format!("{}: {why}", path.display()))
+fn failed(path: &Path, why: &str) -> CommandFailure {
+    CommandFailure::new(Exit::Failed, format!("{}: {why}", path.display()))
 }
 
-fn write(path: &Path, text: &[u8]) -> Result<(), Failure> {
+fn write(path: &Path, text: &[u8]) -> Result<(), CommandFailure> {
     let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
     let written = folder.and_then(|()| fs::write(path, text));
     written.map_err(|error| failed(path, &plain(&error)))

@@ -14,8 +14,8 @@ use veche_load::script::ScriptRun;
 use veche_logging as logging;
 use veche_script::LoadRun;
 use veche_supervisor::Restarts;
-use veche_supervisor::process::{DrainReason, ServerControl as _, Start};
-use veche_terminal::exit::{Exit, Failure};
+use veche_supervisor::process::{DrainReason, ServerControl as _, StartOptions};
+use veche_terminal::exit::{CommandFailure, Exit};
 
 use crate::server;
 
@@ -25,11 +25,11 @@ const DRAIN: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Starts a server that does nothing but play these users.
-pub(super) fn start(users: ScriptUsers) -> Result<EndUsers, Failure> {
+pub(super) fn start(users: ScriptUsers) -> Result<EndUsers, CommandFailure> {
     let config = Arc::new(configure(&users)?);
     let logs = logging::start(&config.server.log, None)
-        .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-    let start = Start {
+        .map_err(|error| CommandFailure::new(Exit::Failed, error.to_string()))?;
+    let start = StartOptions {
         config,
         listeners: Vec::new(),
         dev: false,
@@ -37,8 +37,8 @@ pub(super) fn start(users: ScriptUsers) -> Result<EndUsers, Failure> {
         holds_services: false,
         restarts: Restarts::default(),
     };
-    let server = server::start(start, None, Some(Arc::new(Users(users.run))))
-        .map_err(|error| Failure::new(Exit::Usage, error))?;
+    let server = server::start(start, None, Some(Arc::new(LoadUsers(users.run))))
+        .map_err(|error| CommandFailure::new(Exit::Usage, error))?;
     Ok(Box::new(move || {
         server.drain(DRAIN, DrainReason::Stopping);
         for _ in 0..DRAIN.as_millis() / LOOK.as_millis() {
@@ -52,14 +52,14 @@ pub(super) fn start(users: ScriptUsers) -> Result<EndUsers, Failure> {
 }
 
 /// The configuration of such a server.
-fn configure(users: &ScriptUsers) -> Result<Config, Failure> {
+fn configure(users: &ScriptUsers) -> Result<Config, CommandFailure> {
     let script = users.script.canonicalize().map_err(|error| {
         let words = format!(
             "{}: {}",
             users.script.display(),
             veche_terminal::plain(&error)
         );
-        Failure::new(Exit::Usage, words)
+        CommandFailure::new(Exit::Usage, words)
     })?;
     // A configuration has a listener; this one is never opened.
     let text = format!(
@@ -70,14 +70,14 @@ fn configure(users: &ScriptUsers) -> Result<Config, Failure> {
         memory = users.memory,
     );
     config::parse(Path::new("veche bench script"), &text)
-        .map_err(|report| Failure::new(Exit::Usage, report.to_string()))
+        .map_err(|report| CommandFailure::new(Exit::Usage, report.to_string()))
 }
 
 /// The run, as scripts know it.
 #[derive(Debug)]
-struct Users(Arc<ScriptRun>);
+struct LoadUsers(Arc<ScriptRun>);
 
-impl LoadRun for Users {
+impl LoadRun for LoadUsers {
     fn url(&self) -> &str {
         &self.0.plan().url
     }

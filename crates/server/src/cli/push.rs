@@ -15,8 +15,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use serde_json::{Value, json};
-use veche_config::{self as config, Role};
-use veche_terminal::exit::{Exit, Failure, print_line};
+use veche_config::{self as config, ListenerRole};
+use veche_terminal::exit::{CommandFailure, Exit, print_line};
 
 /// What to push, and to whom.
 #[derive(Args, Debug)]
@@ -55,15 +55,15 @@ const MESSAGE_BYTES_MAX: u64 = 16 << 20;
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// Pushes what `args` say.
-pub(super) fn run(file: &Path, args: PushArgs) -> Result<(), Failure> {
+pub(super) fn run(file: &Path, args: PushArgs) -> Result<(), CommandFailure> {
     let address = match args.address {
         Some(address) => address,
         None => address_of(file)?,
     };
-    let maker = Maker::new(&args);
+    let maker = LineBuilder::new(&args);
     if args.data == "-" && !args.binary {
         return stream(
-            Connection::open(address)?,
+            PushConnection::open(address)?,
             &maker,
             BufReader::new(io::stdin()),
         );
@@ -77,7 +77,7 @@ pub(super) fn run(file: &Path, args: PushArgs) -> Result<(), Failure> {
             .read_to_end(&mut data);
         read.map_err(|error| unreadable(&error))?;
         if data.len() as u64 > MESSAGE_BYTES_MAX {
-            return Err(Failure::new(
+            return Err(CommandFailure::new(
                 Exit::Usage,
                 "the message is longer than 16 MiB",
             ));
@@ -85,21 +85,22 @@ pub(super) fn run(file: &Path, args: PushArgs) -> Result<(), Failure> {
     }
     let line = maker
         .line(1, &data)
-        .map_err(|why| Failure::new(Exit::Usage, why))?;
-    let mut connection = Connection::open(address)?;
+        .map_err(|why| CommandFailure::new(Exit::Usage, why))?;
+    let mut connection = PushConnection::open(address)?;
     connection.send(&line)?;
     match connection.answers.next(address)?.outcome {
         Ok(handed) => print_line(format_args!("{}{}", handed_to(handed), maker.why(handed))),
-        Err(why) => Err(Failure::new(Exit::Refused, why)),
+        Err(why) => Err(CommandFailure::new(Exit::Refused, why)),
     }
 }
 
 /// The push listener of the configuration, as a client reaches it.
-fn address_of(file: &Path) -> Result<SocketAddr, Failure> {
+fn address_of(file: &Path) -> Result<SocketAddr, CommandFailure> {
     let config = config::load(file)?;
     let mut listeners = config.listeners.iter();
-    let Some(listener) = listeners.find(|one| one.role == Role::Push && one.tls.is_none()) else {
-        let why = match config.listener(Role::Push) {
+    let Some(listener) = listeners.find(|one| one.role == ListenerRole::Push && one.tls.is_none())
+    else {
+        let why = match config.listener(ListenerRole::Push) {
             Some(_) => {
                 "all push listeners speak TLS, which `veche push` does not; add one without on loopback"
             }
@@ -107,7 +108,7 @@ fn address_of(file: &Path) -> Result<SocketAddr, Failure> {
                 "has no push listener; add [[listen]] with role = \"push\", or name one with --address"
             }
         };
-        return Err(Failure::new(
+        return Err(CommandFailure::new(
             Exit::Config,
             format!("{}: {why}", veche_terminal::shown(file)),
         ));
@@ -115,7 +116,7 @@ fn address_of(file: &Path) -> Result<SocketAddr, Failure> {
     let mut address = listener.address;
     if address.port() == 0 {
         let why = "the push listener has whatever port was free; veche status shows it, name it with --address";
-        return Err(Failure::new(
+        return Err(CommandFailure::new(
             Exit::Config,
             format!("{}: {why}", veche_terminal::shown(file)),
         ));
@@ -132,13 +133,13 @@ fn address_of(file: &Path) -> Result<SocketAddr, Failure> {
 }
 
 /// Makes lines for the push listener.
-struct Maker {
+struct LineBuilder {
     to: (&'static str, Value),
     binary: bool,
     json: bool,
 }
 
-impl Maker {
+impl LineBuilder {
     fn new(args: &PushArgs) -> Self {
         let to = match (&args.user, &args.users, &args.channel) {
             (Some(user), _, _) => ("user", json!(user)),
@@ -180,16 +181,16 @@ impl Maker {
     }
 }
 
-struct Connection {
+struct PushConnection {
     address: SocketAddr,
     out: BufWriter<TcpStream>,
-    answers: Answers,
+    answers: PushReplies,
 }
 
-struct Answers(BufReader<TcpStream>);
+struct PushReplies(BufReader<TcpStream>);
 
-impl Connection {
-    fn open(address: SocketAddr) -> Result<Self, Failure> {
+impl PushConnection {
+    fn open(address: SocketAddr) -> Result<Self, CommandFailure> {
         let open = || {
             let socket = TcpStream::connect_timeout(&address, WAIT)?;
             socket.set_nodelay(true)?;
@@ -202,7 +203,7 @@ impl Connection {
                 io::ErrorKind::ConnectionRefused => "is it running?".to_owned(),
                 _ => error.to_string(),
             };
-            Failure::new(
+            CommandFailure::new(
                 Exit::NoServer,
                 format!("no push listener answers at {address}: {why}"),
             )
@@ -210,11 +211,11 @@ impl Connection {
         Ok(Self {
             address,
             out: BufWriter::new(writer),
-            answers: Answers(BufReader::new(reader)),
+            answers: PushReplies(BufReader::new(reader)),
         })
     }
 
-    fn send(&mut self, line: &str) -> Result<(), Failure> {
+    fn send(&mut self, line: &str) -> Result<(), CommandFailure> {
         let sent = self
             .out
             .write_all(line.as_bytes())
@@ -223,15 +224,15 @@ impl Connection {
     }
 }
 
-struct Answer {
+struct PushReply {
     /// Of the push, if the server could tell.
     id: Option<u64>,
     /// To how many connections it was handed, or why it was not.
     outcome: Result<u64, String>,
 }
 
-impl Answers {
-    fn next(&mut self, address: SocketAddr) -> Result<Answer, Failure> {
+impl PushReplies {
+    fn next(&mut self, address: SocketAddr) -> Result<PushReply, CommandFailure> {
         let mut line = String::new();
         let read = (&mut self.0).take(ANSWER_BYTES_MAX).read_line(&mut line);
         read.map_err(|error| lost(address, &error))?;
@@ -241,26 +242,26 @@ impl Answers {
         let answer: Value = serde_json::from_str(&line).unwrap_or(Value::Null);
         let id = answer["id"].as_u64();
         if let Some(handed) = answer["result"]["handed"].as_u64() {
-            return Ok(Answer {
+            return Ok(PushReply {
                 id,
                 outcome: Ok(handed),
             });
         }
         let Some(message) = answer["error"]["message"].as_str() else {
             let why = format!("what answers at {address} is no push listener of Veche");
-            return Err(Failure::new(Exit::NoServer, why));
+            return Err(CommandFailure::new(Exit::NoServer, why));
         };
         let code = answer["error"]["code"]
             .as_u64()
             .map_or_else(String::new, |code| format!(" (error {code})"));
-        Ok(Answer {
+        Ok(PushReply {
             id,
             outcome: Err(format!("{message}{code}")),
         })
     }
 }
 
-fn lost(address: SocketAddr, error: &io::Error) -> Failure {
+fn lost(address: SocketAddr, error: &io::Error) -> CommandFailure {
     let why = match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
             format!("gave no answer within {} s", WAIT.as_secs())
@@ -268,30 +269,30 @@ fn lost(address: SocketAddr, error: &io::Error) -> Failure {
         io::ErrorKind::UnexpectedEof => "closed the connection".to_owned(),
         _ => format!("is gone: {error}"),
     };
-    Failure::new(
+    CommandFailure::new(
         Exit::NoServer,
         format!("the push listener at {address} {why}"),
     )
 }
 
-fn unreadable(error: &io::Error) -> Failure {
-    Failure::new(Exit::Failed, format!("standard input: {error}"))
+fn unreadable(error: &io::Error) -> CommandFailure {
+    CommandFailure::new(Exit::Failed, format!("standard input: {error}"))
 }
 
 /// What came of many pushes.
 #[derive(Default)]
-struct Sum {
+struct PushTotals {
     pushes: u64,
     handed: u64,
     failed: u64,
 }
 
 fn stream(
-    connection: Connection,
-    maker: &Maker,
+    connection: PushConnection,
+    maker: &LineBuilder,
     input: BufReader<impl Read>,
-) -> Result<(), Failure> {
-    let Connection {
+) -> Result<(), CommandFailure> {
+    let PushConnection {
         address,
         out,
         answers,
@@ -321,7 +322,7 @@ fn stream(
     ))?;
     if failed > 0 {
         let lines = sum.pushes + failed;
-        return Err(Failure::new(
+        return Err(CommandFailure::new(
             Exit::Refused,
             format!("{failed} of {lines} lines were not pushed"),
         ));
@@ -338,7 +339,11 @@ struct Sender {
 }
 
 impl Sender {
-    fn all(&mut self, maker: &Maker, mut input: BufReader<impl Read>) -> Result<(), Failure> {
+    fn all(
+        &mut self,
+        maker: &LineBuilder,
+        mut input: BufReader<impl Read>,
+    ) -> Result<(), CommandFailure> {
         let mut data = Vec::new();
         for number in 1.. {
             if input.buffer().is_empty() {
@@ -354,7 +359,7 @@ impl Sender {
             }
             if data.pop_if(|last| *last == b'\n').is_none() && data.len() as u64 > MESSAGE_BYTES_MAX
             {
-                return Err(Failure::new(
+                return Err(CommandFailure::new(
                     Exit::Usage,
                     format!("line {number} is longer than 16 MiB"),
                 ));
@@ -375,7 +380,7 @@ impl Sender {
     }
 
     /// False when the reader has given up, which then says why.
-    fn push(&mut self, line: &str) -> Result<bool, Failure> {
+    fn push(&mut self, line: &str) -> Result<bool, CommandFailure> {
         match self.tokens.try_send(()) {
             Ok(()) => {}
             Err(TrySendError::Disconnected(())) => return Ok(false),
@@ -392,19 +397,19 @@ impl Sender {
         Ok(true)
     }
 
-    fn flush(&mut self) -> Result<(), Failure> {
+    fn flush(&mut self) -> Result<(), CommandFailure> {
         self.out.flush().map_err(|error| lost(self.address, &error))
     }
 }
 
 fn collect(
-    mut answers: Answers,
+    mut answers: PushReplies,
     address: SocketAddr,
     waiting: &Receiver<()>,
-) -> Result<Sum, Failure> {
-    let mut sum = Sum::default();
+) -> Result<PushTotals, CommandFailure> {
+    let mut sum = PushTotals::default();
     while waiting.recv().is_ok() {
-        let Answer { id, outcome } = answers.next(address)?;
+        let PushReply { id, outcome } = answers.next(address)?;
         match outcome {
             Ok(handed) => {
                 sum.pushes += 1;

@@ -22,7 +22,7 @@ fn page() -> String {
     );
     let _ = write!(page, "\n## Exit codes\n\n| code | meaning |\n|---|---|\n");
     for exit in Exit::ALL {
-        let _ = writeln!(page, "| {} | {} |", exit.code(), exit.words());
+        let _ = writeln!(page, "| {} | {} |", exit.code(), exit.text());
     }
     page.push_str("\nAn error is one line on standard error (for a configuration, one for each problem) and names what to do.\n");
     for command in root.get_subcommands_mut() {

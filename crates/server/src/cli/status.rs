@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use veche_supervisor::request::Command;
-use veche_terminal::exit::{Exit, Failure, print, print_line};
+use veche_supervisor::request::ControlCommand;
+use veche_terminal::exit::{CommandFailure, Exit, print, print_line};
 
-use super::control::Control;
+use super::control::ControlTarget;
 
 /// What is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum OutputFormat {
     Table,
     Json,
     /// What took longest lately.
@@ -18,14 +18,14 @@ pub(super) enum Form {
 }
 
 /// Asks and prints.
-pub(super) fn run(control: &Control, form: Form) -> Result<(), Failure> {
-    let answer = control.ask(Command::Status)?;
+pub(super) fn run(control: &ControlTarget, form: OutputFormat) -> Result<(), CommandFailure> {
+    let answer = control.ask(ControlCommand::Status)?;
     let status = answer.get("status").unwrap_or(&answer);
     match form {
-        Form::Json => print_line(format_args!("{status}")),
-        Form::Table => print(format_args!("{}", table(status))),
-        Form::Slow => match status["report_error"].as_str() {
-            Some(why) => Err(Failure::new(
+        OutputFormat::Json => print_line(format_args!("{status}")),
+        OutputFormat::Table => print(format_args!("{}", table(status))),
+        OutputFormat::Slow => match status["report_error"].as_str() {
+            Some(why) => Err(CommandFailure::new(
                 Exit::NoServer,
                 format!("the server process tells nothing: {why}"),
             )),

@@ -11,11 +11,11 @@ use veche_clock::now;
 use veche_config as config;
 use veche_terminal::Colours;
 use veche_terminal::duration;
-use veche_terminal::exit::{Exit, Failure, print};
+use veche_terminal::exit::{CommandFailure, Exit, print};
 use veche_terminal::plain;
 
 use crate::server::WORKER_STACK_BYTES;
-use crate::testing::{self, Counts, Plan, Problem, Report, Step, Style};
+use crate::testing::{self, Counts, Plan, Problem, Step, Style, TestReport};
 
 /// What to run, and how.
 #[derive(Args, Debug)]
@@ -41,7 +41,7 @@ pub(super) struct TestArgs {
 }
 
 /// Runs the tests of the application of that configuration.
-pub(super) fn run(file: &Path, args: TestArgs) -> Result<(), Failure> {
+pub(super) fn run(file: &Path, args: TestArgs) -> Result<(), CommandFailure> {
     let config = config::load(file)?;
     let plan = Plan {
         paths: args.paths,
@@ -55,18 +55,22 @@ pub(super) fn run(file: &Path, args: TestArgs) -> Result<(), Failure> {
         .name("test".to_owned())
         .stack_size(WORKER_STACK_BYTES)
         .spawn(move || go_through(&config, &plan, args.junit.as_deref()))
-        .map_err(|error| Failure::new(Exit::Failed, format!("no thread: {error}")))?;
+        .map_err(|error| CommandFailure::new(Exit::Failed, format!("no thread: {error}")))?;
     thread.join().unwrap_or_else(|_| {
-        Err(Failure::new(
+        Err(CommandFailure::new(
             Exit::Failed,
             "the tests came to an end by a mistake of Veche's own",
         ))
     })
 }
 
-fn go_through(config: &config::Config, plan: &Plan, junit: Option<&Path>) -> Result<(), Failure> {
+fn go_through(
+    config: &config::Config,
+    plan: &Plan,
+    junit: Option<&Path>,
+) -> Result<(), CommandFailure> {
     let is_terminal = io::stdout().is_terminal();
-    let report = Report {
+    let report = TestReport {
         style: Style {
             colours: Colours::of(&io::stdout()),
             has_times: is_terminal,
@@ -87,8 +91,8 @@ fn go_through(config: &config::Config, plan: &Plan, junit: Option<&Path>) -> Res
         }
     });
     let files = files.map_err(|problem| match problem {
-        Problem::Nothing(words) => Failure::new(Exit::Usage, words),
-        Problem::Load(words) => Failure::new(Exit::Config, words),
+        Problem::Nothing(words) => CommandFailure::new(Exit::Usage, words),
+        Problem::Load(words) => CommandFailure::new(Exit::Config, words),
     })?;
     printed?;
     print(format_args!(
@@ -98,12 +102,12 @@ fn go_through(config: &config::Config, plan: &Plan, junit: Option<&Path>) -> Res
     if let Some(path) = junit {
         fs::write(path, testing::junit(&files)).map_err(|error| {
             let words = format!("{}: {}", path.display(), plain(&error));
-            Failure::new(Exit::Failed, words)
+            CommandFailure::new(Exit::Failed, words)
         })?;
     }
     match Counts::of(&files).failed {
         0 => Ok(()),
-        _ => Err(Failure::silent(Exit::Config)),
+        _ => Err(CommandFailure::silent(Exit::Config)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use veche_types::codes::{DisconnectCode, ErrorCode};
 
-use super::row::{Row, row};
+use super::row::{CodeEntry, row};
 
 const PROTOCOL: &str = "veche_protocol_errors_total";
 const TOKENS: &str = "veche_tokens_refused_total";
@@ -12,8 +12,8 @@ const fn close(
     when: &'static str,
     settings: &'static [&'static str],
     metric: &'static str,
-) -> Row {
-    row(code.code(), code.words(), when, settings, metric)
+) -> CodeEntry {
+    row(code.code(), code.text(), when, settings, metric)
 }
 
 const fn error(
@@ -21,12 +21,12 @@ const fn error(
     when: &'static str,
     settings: &'static [&'static str],
     metric: &'static str,
-) -> Row {
-    row(code.code() as u16, code.words(), when, settings, metric)
+) -> CodeEntry {
+    row(code.code() as u16, code.text(), when, settings, metric)
 }
 
 /// Closes of routes with `handler = "centrifuge"`, instead of others that mean the same.
-pub(super) const CLOSES: &[Row] = &[
+pub(super) const CLOSES: &[CodeEntry] = &[
     close(
         DisconnectCode::ConnectionClosed,
         "closed without advice; come back",
@@ -126,7 +126,7 @@ pub(super) const CLOSES: &[Row] = &[
 ];
 
 /// Errors of commands there.
-pub(super) const ERRORS: &[Row] = &[
+pub(super) const ERRORS: &[CodeEntry] = &[
     error(
         ErrorCode::Internal,
         "the server is short of memory, has no keys to check a token with, or does not hear from the back end that decides; worth another try",

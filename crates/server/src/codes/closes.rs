@@ -2,37 +2,37 @@
 
 use veche_types::codes::CloseCode;
 
-use super::row::{Row, row};
+use super::row::{CodeEntry, row};
 
 const BROKEN: &str = "veche_protocol_errors_total";
 const TURNED_AWAY: &str = "veche_turned_away_total";
 
 /// Of WebSockets, as clients see them.
-pub(super) const CLOSES: &[Row] = &[
+pub(super) const CLOSES: &[CodeEntry] = &[
     row(
         CloseCode::GoingAway.code(),
-        CloseCode::GoingAway.words(),
+        CloseCode::GoingAway.text(),
         "the server stops; come back after a random wait",
         &["limits.drain_time"],
         "",
     ),
     row(
         CloseCode::Restarting.code(),
-        CloseCode::Restarting.words(),
+        CloseCode::Restarting.text(),
         "`veche upgrade` or `veche restart`: another server process has taken over; come back to that one",
         &["limits.upgrade_drain_time", "limits.drain_time"],
         "",
     ),
     row(
         CloseCode::Idle.code(),
-        CloseCode::Idle.words(),
+        CloseCode::Idle.text(),
         "no message in either direction for so long",
         &["limits.idle_timeout"],
         "",
     ),
     row(
         CloseCode::ApplicationGone.code(),
-        CloseCode::ApplicationGone.words(),
+        CloseCode::ApplicationGone.text(),
         "a reload has taken the application away",
         &["app.script"],
         "",
@@ -130,7 +130,7 @@ pub(super) const CLOSES: &[Row] = &[
     ),
     row(
         CloseCode::TooFast.code(),
-        CloseCode::TooFast.words(),
+        CloseCode::TooFast.text(),
         "the client says more than it may, where `over_rate` is `\"close\"`",
         &["route.message_rate", "route.byte_rate", "route.over_rate"],
         "veche_outpaced_total",
@@ -158,56 +158,56 @@ pub(super) const CLOSES: &[Row] = &[
     ),
     row(
         CloseCode::Failed.code(),
-        CloseCode::Failed.words(),
+        CloseCode::Failed.text(),
         "a handler of the application failed, or was stopped",
         &["app.cpu_budget", "app.memory"],
         "veche_app_errors_total",
     ),
     row(
         CloseCode::SlowConsumer.code(),
-        CloseCode::SlowConsumer.words(),
+        CloseCode::SlowConsumer.text(),
         "the client reads more slowly than is published to it",
         &["limits.outbox_bytes", "route.outbox_full"],
         "veche_slow_consumers_total",
     ),
     row(
         CloseCode::TooMany.code(),
-        CloseCode::TooMany.words(),
+        CloseCode::TooMany.text(),
         "behind a proxy: another connection of the address was faster",
         &["limits.connections_per_address"],
         TURNED_AWAY,
     ),
     row(
         CloseCode::Unavailable.code(),
-        CloseCode::Unavailable.words(),
+        CloseCode::Unavailable.text(),
         "a channel of the handshake can't be subscribed to for now; try again",
         &[],
         "",
     ),
     row(
         CloseCode::Expired.code(),
-        CloseCode::Expired.words(),
+        CloseCode::Expired.text(),
         "what said who the client is has expired, a token or the hook's answer with `expire_at`; come back with a new one",
         &["route.identity", "jwt.leeway"],
         "veche_tokens_expired_total",
     ),
     row(
         CloseCode::InsufficientState.code(),
-        CloseCode::InsufficientState.words(),
+        CloseCode::InsufficientState.text(),
         "publications of a channel may be missing and can't be recovered; come back and load the state",
         &[],
         "",
     ),
     row(
         CloseCode::Disconnected.code(),
-        CloseCode::Disconnected.words(),
+        CloseCode::Disconnected.text(),
         "the back end called `disconnect`, maybe before the client had connected; don't come back",
         &[],
         "veche_pushes_total",
     ),
     row(
         CloseCode::Blocked.code(),
-        CloseCode::Blocked.words(),
+        CloseCode::Blocked.text(),
         "the back end called `block_user`; don't come back",
         &["api.blocks"],
         "veche_pushes_total",
@@ -215,7 +215,7 @@ pub(super) const CLOSES: &[Row] = &[
 ];
 
 /// What is not said with a Close: the transport just ends, which browsers show as 1006.
-pub(super) const SILENT: &[Row] = &[
+pub(super) const SILENT: &[CodeEntry] = &[
     row(
         CloseCode::Abnormal.code(),
         "no pong",

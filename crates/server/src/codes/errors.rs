@@ -3,7 +3,7 @@
 use veche_proto::http::Status;
 use veche_types::codes::ErrorCode;
 
-use super::row::{Row, row};
+use super::row::{CodeEntry, row};
 
 const BROKEN: &str = "veche_protocol_errors_total";
 const ANSWERS: &str = "veche_http_answers_total";
@@ -12,7 +12,7 @@ const PASSWORDS: &str = "veche_pam_checks_total";
 const TURNED_AWAY: &str = "veche_turned_away_total";
 
 /// Of requests and handshakes.
-pub(super) const STATUSES: &[Row] = &[
+pub(super) const STATUSES: &[CodeEntry] = &[
     row(
         Status::BAD_REQUEST.0,
         "a handshake takes at most",
@@ -382,7 +382,7 @@ pub(super) const STATUSES: &[Row] = &[
 ];
 
 /// In the answers of the API, on push lines and on `/api/socket`.
-pub(super) const ERRORS: &[Row] = &[
+pub(super) const ERRORS: &[CodeEntry] = &[
     row(
         ErrorCode::Unauthorized.code() as u16,
         "X-API-Key is missing or wrong",
@@ -435,7 +435,7 @@ pub(super) const ERRORS: &[Row] = &[
 ];
 
 /// What ends before anything can be said in the connection's own words.
-pub(super) const UNSAID: &[Row] = &[
+pub(super) const UNSAID: &[CodeEntry] = &[
     row(
         0,
         "network",

@@ -1,7 +1,7 @@
 //! A line of the page of codes.
 
 /// One way to be sent away.
-pub(super) struct Row {
+pub(super) struct CodeEntry {
     pub(super) code: u16,
     /// As a source has them; where they differ from time to time, their beginning.
     pub(super) words: &'static str,
@@ -18,8 +18,8 @@ pub(super) const fn row(
     when: &'static str,
     settings: &'static [&'static str],
     metric: &'static str,
-) -> Row {
-    Row {
+) -> CodeEntry {
+    CodeEntry {
         code,
         words,
         when,

@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixStream;
 
-use veche_store::table::{Cell, Draft, Put};
+use veche_store::table::{Cell, PutMode, SchemaDraft};
 
 use super::*;
 
@@ -10,14 +10,14 @@ const ROWS: u64 = 20_000;
 
 fn store() -> Arc<Store> {
     let store = Store::default();
-    let draft = Draft {
+    let draft = SchemaDraft {
         key: "id:u32".to_owned(),
         columns: vec![
             ("mark".to_owned(), "u8".to_owned()),
             ("name".to_owned(), "string?".to_owned()),
         ],
         indexes: vec![("by_mark".to_owned(), vec!["mark".to_owned()], false)],
-        ..Draft::default()
+        ..SchemaDraft::default()
     };
     let schema = draft.check().expect("a schema");
     let table = store.table("users", Some(schema)).expect("a table");
@@ -28,7 +28,7 @@ fn store() -> Arc<Store> {
             _ => Cell::Text(name.as_bytes()),
         };
         let row = [Cell::Bits(id), Cell::Bits(id % 3), name];
-        table.put(Put::Insert, &row, None, 0).expect("room");
+        table.put(PutMode::Insert, &row, None, 0).expect("room");
     }
     Arc::new(store)
 }
@@ -42,7 +42,7 @@ fn wanted(table: &str) -> DumpRequest {
     }
 }
 
-fn dump(store: &Arc<Store>, wanted: DumpRequest) -> (String, End) {
+fn dump(store: &Arc<Store>, wanted: DumpRequest) -> (String, DumpEnd) {
     let (mut ours, theirs) = UnixStream::pair().expect("a pair");
     Dumps::default().begin(store, wanted, theirs.into());
     let mut text = Vec::new();
@@ -129,7 +129,7 @@ fn rows_that_end_without_an_end_are_told_apart() {
     let whole = {
         let mut bytes = Vec::from(3_u32.to_le_bytes());
         bytes.extend(b"abc");
-        bytes.extend(ending(&End {
+        bytes.extend(ending(&DumpEnd {
             rows: 1,
             error: None,
         }));
@@ -140,6 +140,6 @@ fn rows_that_end_without_an_end_are_told_apart() {
     assert_eq!(out, b"abc");
     for length in 0..whole.len() {
         let cut = receive(&mut &whole[..length], &mut Vec::new());
-        assert!(matches!(cut, Err(Cut::Source(_))), "{length}");
+        assert!(matches!(cut, Err(ReceiveError::Source(_))), "{length}");
     }
 }

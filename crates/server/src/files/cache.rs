@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
 use rustix::fs::Stat;
-use veche_frontends::static_files::{Content, Encoding, File};
+use veche_frontends::static_files::{ContentCoding, File, FileContent};
 
 /// Bytes of content that are kept in all.
 const CACHE_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -14,7 +14,7 @@ const CACHE_FILES_MAX: usize = 4096;
 
 /// What tells one state of a file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Version {
+pub(super) struct FileVersion {
     pub(super) len_bytes: u64,
     pub(super) modified_unix_s: u64,
     pub(super) modified_ns: u32,
@@ -24,7 +24,7 @@ pub(super) struct Version {
     inode: u64,
 }
 
-impl Version {
+impl FileVersion {
     // The field types differ between architectures.
     #[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
     pub(super) fn of(stat: &Stat) -> Self {
@@ -58,69 +58,69 @@ impl Version {
 
 /// The files, by root, relative path and coding. When it is full, those go that came first.
 #[derive(Default)]
-pub(super) struct Cache {
-    roots: HashMap<Box<Path>, Folder>,
-    order: VecDeque<(Box<Path>, Box<str>, Option<Encoding>)>,
+pub(super) struct FileCache {
+    roots: HashMap<Box<Path>, CachedRoot>,
+    order: VecDeque<(Box<Path>, Box<str>, Option<ContentCoding>)>,
     bytes: usize,
 }
 
 /// The kept files of a root. Variants stand under the names of their files.
 #[derive(Default)]
-struct Folder {
-    files: HashMap<Box<str>, Entry>,
-    brotli: HashMap<Box<str>, Entry>,
-    gzip: HashMap<Box<str>, Entry>,
+struct CachedRoot {
+    files: HashMap<Box<str>, CachedFile>,
+    brotli: HashMap<Box<str>, CachedFile>,
+    gzip: HashMap<Box<str>, CachedFile>,
 }
 
-impl Folder {
-    fn of(&self, encoding: Option<Encoding>) -> &HashMap<Box<str>, Entry> {
+impl CachedRoot {
+    fn of(&self, encoding: Option<ContentCoding>) -> &HashMap<Box<str>, CachedFile> {
         match encoding {
             None => &self.files,
-            Some(Encoding::Brotli) => &self.brotli,
-            Some(Encoding::Gzip) => &self.gzip,
+            Some(ContentCoding::Brotli) => &self.brotli,
+            Some(ContentCoding::Gzip) => &self.gzip,
         }
     }
 
-    fn of_mut(&mut self, encoding: Option<Encoding>) -> &mut HashMap<Box<str>, Entry> {
+    fn of_mut(&mut self, encoding: Option<ContentCoding>) -> &mut HashMap<Box<str>, CachedFile> {
         match encoding {
             None => &mut self.files,
-            Some(Encoding::Brotli) => &mut self.brotli,
-            Some(Encoding::Gzip) => &mut self.gzip,
+            Some(ContentCoding::Brotli) => &mut self.brotli,
+            Some(ContentCoding::Gzip) => &mut self.gzip,
         }
     }
 }
 
 /// The name of a file below a root: its relative path, and the coding if it is a variant.
 #[derive(Clone, Copy)]
-pub(super) struct Name<'n> {
+pub(super) struct CacheKey<'n> {
     pub(super) relative: &'n str,
-    pub(super) encoding: Option<Encoding>,
+    pub(super) encoding: Option<ContentCoding>,
 }
 
-struct Entry {
+struct CachedFile {
     /// `None`: it is not there.
-    found: Option<(File, Version)>,
+    found: Option<(File, FileVersion)>,
     checked_ms: u64,
 }
 
-impl Entry {
+impl CachedFile {
     fn bytes(&self) -> usize {
         match &self.found {
             Some((file, _)) => match &file.content {
-                Content::Whole(bytes) => bytes.len(),
-                Content::Stored(_) => 0,
+                FileContent::InMemory(bytes) => bytes.len(),
+                FileContent::OnDisk(_) => 0,
             },
             None => 0,
         }
     }
 }
 
-impl Cache {
+impl FileCache {
     /// Returns the result of a look-up less than `fresh_ms` ago: a file, or `Some(None)` if there is none.
     pub(super) fn fresh(
         &self,
         root: &Path,
-        name: Name<'_>,
+        name: CacheKey<'_>,
         now_ms: u64,
         fresh_ms: u64,
     ) -> Option<Option<File>> {
@@ -134,8 +134,8 @@ impl Cache {
     pub(super) fn confirm(
         &mut self,
         root: &Path,
-        name: Name<'_>,
-        version: Version,
+        name: CacheKey<'_>,
+        version: FileVersion,
         now_ms: u64,
     ) -> Option<File> {
         let files = self.roots.get_mut(root)?.of_mut(name.encoding);
@@ -149,18 +149,18 @@ impl Cache {
     pub(super) fn insert(
         &mut self,
         root: &Path,
-        name: Name<'_>,
-        found: Option<(File, Version)>,
+        name: CacheKey<'_>,
+        found: Option<(File, FileVersion)>,
         now_ms: u64,
     ) {
-        let Name { relative, encoding } = name;
-        let entry = Entry {
+        let CacheKey { relative, encoding } = name;
+        let entry = CachedFile {
             found,
             checked_ms: now_ms,
         };
         self.bytes += entry.bytes();
         if !self.roots.contains_key(root) {
-            self.roots.insert(root.into(), Folder::default());
+            self.roots.insert(root.into(), CachedRoot::default());
         }
         let folder = self.roots.get_mut(root).expect("it was put there");
         match folder.of_mut(encoding).insert(relative.into(), entry) {

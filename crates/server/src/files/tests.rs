@@ -32,14 +32,14 @@ impl Drop for Folder {
     }
 }
 
-fn text(opened: Result<Opened, OpenError>) -> Result<String, String> {
+fn text(opened: Result<OpenResult, OpenError>) -> Result<String, String> {
     match opened {
-        Ok(Opened::Folder) => Ok("folder".to_owned()),
-        Ok(Opened::File(file)) => {
+        Ok(OpenResult::Folder) => Ok("folder".to_owned()),
+        Ok(OpenResult::File(file)) => {
             let mut bytes = Vec::new();
             match file.content {
-                Content::Whole(whole) => bytes.extend_from_slice(&whole),
-                Content::Stored(stored) => {
+                FileContent::InMemory(whole) => bytes.extend_from_slice(&whole),
+                FileContent::OnDisk(stored) => {
                     while stored
                         .read_at(bytes.len() as u64, 10_000, &mut bytes)
                         .unwrap()
@@ -47,7 +47,7 @@ fn text(opened: Result<Opened, OpenError>) -> Result<String, String> {
                     {}
                 }
             }
-            assert_eq!(bytes.len() as u64, file.description.len_bytes);
+            assert_eq!(bytes.len() as u64, file.metadata.len_bytes);
             Ok(String::from_utf8(bytes).unwrap())
         }
         Err(error) => Err(error.to_string()),
@@ -194,11 +194,11 @@ fn variant(
     root: &Path,
     relative: &str,
     now_ms: u64,
-) -> Option<(String, Arc<Description>)> {
-    let found = files.open_variant(root, relative, Encoding::Gzip, now_ms);
+) -> Option<(String, Arc<FileMetadata>)> {
+    let found = files.open_variant(root, relative, ContentCoding::Gzip, now_ms);
     let file = found.expect("nothing is denied")?;
-    let description = Arc::clone(&file.description);
-    Some((text(Ok(Opened::File(file))).unwrap(), description))
+    let description = Arc::clone(&file.metadata);
+    Some((text(Ok(OpenResult::File(file))).unwrap(), description))
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn variants_lie_beside_their_files() {
     let mut files = DiskFiles::default();
     let (content, description) = variant(&mut files, &root, "a.txt", 0).unwrap();
     assert_eq!(content, "zipped");
-    assert_eq!(description.encoding, Some(Encoding::Gzip));
+    assert_eq!(description.encoding, Some(ContentCoding::Gzip));
     assert_eq!(&*description.content_type, "text/plain; charset=utf-8");
     assert!(
         description.etag.ends_with("-gzip\""),
@@ -226,12 +226,12 @@ fn variants_lie_beside_their_files() {
         assert!(variant(&mut files, &root, none, 0).is_none(), "{none}");
     }
     // The same file asked for itself is another representation of its own.
-    let Ok(Opened::File(direct)) = files.open(&root, "a.txt.gz", 0) else {
+    let Ok(OpenResult::File(direct)) = files.open(&root, "a.txt.gz", 0) else {
         panic!("a file")
     };
-    assert_eq!(direct.description.encoding, None);
-    assert_eq!(&*direct.description.content_type, "application/gzip");
-    let found = files.open_variant(&root, "a.txt", Encoding::Brotli, 0);
+    assert_eq!(direct.metadata.encoding, None);
+    assert_eq!(&*direct.metadata.content_type, "application/gzip");
+    let found = files.open_variant(&root, "a.txt", ContentCoding::Brotli, 0);
     assert!(found.unwrap().is_none());
 
     let mut dev = DiskFiles::new(true);

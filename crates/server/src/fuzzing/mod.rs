@@ -5,17 +5,17 @@
 //! tests that replay their corpora only.
 
 mod reload;
-mod sealed;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 pub use reload::reload;
-pub use sealed::sealed;
+pub use tls::sealed;
 
 /// An input, read from its front.
-struct Script<'d>(&'d [u8]);
+struct FuzzInput<'d>(&'d [u8]);
 
-impl<'d> Script<'d> {
+impl<'d> FuzzInput<'d> {
     fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;

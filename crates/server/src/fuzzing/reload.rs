@@ -3,9 +3,9 @@
 //! The input is the texts of several files, with a line of `---` between them.
 
 use veche_config as config;
-use veche_net::{ConnectionId, FarState, Simulated};
+use veche_net::{ConnectionId, RemoteState, Simulated};
 
-use crate::stage::{Stage, file, good};
+use crate::stage::{FuzzStage, file, good};
 
 const CONFIG: &str = r#"
 [server]
@@ -42,7 +42,7 @@ const ECHO: &[u8] = &[0x81, 5, b'h', b'e', b'l', b'l', b'o'];
 pub fn reload(data: &[u8]) {
     let started = good(CONFIG);
     let mut current = started.clone();
-    let mut stage = Stage::new(&started);
+    let mut stage = FuzzStage::new(&started);
     let echo = open(&mut stage, "/echo");
     let app = open(&mut stage, "/app");
     let waiting = stage.dial(0);
@@ -74,7 +74,10 @@ pub fn reload(data: &[u8]) {
         }
         stage.settle();
         let (heard, state) = stage.read(echo);
-        assert!(state == FarState::Open, "a reload has dropped a connection");
+        assert!(
+            state == RemoteState::Open,
+            "a reload has dropped a connection"
+        );
         assert_eq!(heard, ECHO, "a reload has lost a message");
         // Its application may be gone, and it with it; else it is served.
         let _ = stage.read(app);
@@ -89,7 +92,7 @@ pub fn reload(data: &[u8]) {
 }
 
 /// A WebSocket.
-fn open(stage: &mut Stage<Simulated>, path: &str) -> ConnectionId {
+fn open(stage: &mut FuzzStage<Simulated>, path: &str) -> ConnectionId {
     let id = stage.dial(0);
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: t\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\

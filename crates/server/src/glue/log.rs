@@ -3,38 +3,38 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use veche_archive::{Durable, Record as Entry, Refused};
-use veche_sim::glue::Output;
+use veche_archive::{AppendError, DurableBatch, Record as Entry};
+use veche_sim::worker_driver::WorkerOutput;
 
-use super::Record;
+use super::OutputRecord;
 use crate::history::batch_of;
-use crate::worker::Log;
+use crate::worker::HistoryLog;
 
 /// What the world says of it: the last batch that is durable.
-pub(super) type Told = Arc<AtomicU64>;
+pub(super) type DurableMark = Arc<AtomicU64>;
 
 /// See the module's text.
-pub(super) struct Recorded {
-    pub(super) record: Record,
-    pub(super) told: Told,
+pub(super) struct RecordedLog {
+    pub(super) record: OutputRecord,
+    pub(super) told: DurableMark,
     /// The last that was handed over, and the last of which the worker knows that it is durable.
     pub(super) batch: u64,
     pub(super) known: u64,
 }
 
-impl Log for Recorded {
-    fn append(&mut self, records: Vec<Entry>) -> Result<u64, Refused> {
+impl HistoryLog for RecordedLog {
+    fn append(&mut self, records: Vec<Entry>) -> Result<u64, AppendError> {
         self.batch += 1;
         let batch = batch_of(self.batch, records);
-        self.record.lock().push(Output::Batch(batch));
+        self.record.lock().push(WorkerOutput::Batch(batch));
         Ok(self.batch)
     }
 
-    fn durable(&mut self) -> Option<Durable> {
+    fn durable(&mut self) -> Option<DurableBatch> {
         let batch = self.told.load(Relaxed);
         let is_news = batch > self.known;
         self.known = batch;
-        is_news.then_some(Durable { batch })
+        is_news.then_some(DurableBatch { batch })
     }
 
     fn is_failing(&self) -> bool {

@@ -6,21 +6,21 @@
 //! passes the mailbox that ships. `VECHE_GLUE_WORLDS` says how many worlds, `VECHE_GLUE_FROM` the first seed.
 
 mod log;
+mod mailboxes;
 mod observed;
-mod post;
-mod seat;
+mod worker_glue;
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use veche_sim::glue::Output;
+use veche_sim::worker_driver::WorkerOutput;
 use veche_sim::{ACTIONS, compare};
 
 /// Worlds that are compared: enough for the faults of `sim/MUTATIONS.md`, in a few seconds.
 const WORLDS: u64 = 150;
 
 /// What comes out of one worker, its driver and its mailbox, in order.
-type Record = Arc<Mutex<Vec<Output>>>;
+type OutputRecord = Arc<Mutex<Vec<WorkerOutput>>>;
 
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| {
@@ -35,7 +35,7 @@ fn a_world_is_the_same_on_the_servers_glue() {
     let from = number("VECHE_GLUE_FROM", 1);
     let mut outputs = 0;
     for seed in from..from + worlds {
-        match compare(seed, seat::begin) {
+        match compare(seed, worker_glue::begin) {
             Ok(compared) => outputs += compared,
             Err(difference) => panic!("{difference}"),
         }

@@ -11,16 +11,16 @@ use veche_net::{
     Buffer, CloseReason, ConnectionId, Detached, Driver, Event, ListenerId, Options, Simulated,
     Waker,
 };
-use veche_sim::glue::{Arrival, Conditions, Output, Told};
+use veche_sim::worker_driver::{Conditions, TransportEvent, TransportInput, WorkerOutput};
 
-use super::Record;
+use super::OutputRecord;
 
 /// See the module's text.
-pub(super) struct Observed {
+pub(super) struct RecordingDriver {
     network: Simulated,
     /// Stands in for the network while that tells something.
     spare: Option<Simulated>,
-    record: Record,
+    record: OutputRecord,
     /// Transports that nobody has closed, and whether they are paused.
     open: BTreeMap<ConnectionId, bool>,
     /// What a transport to another server takes before that reads.
@@ -29,8 +29,8 @@ pub(super) struct Observed {
     pub(super) is_turn: bool,
 }
 
-impl Observed {
-    pub(super) fn new(conditions: &Conditions, listeners: usize, record: Record) -> Self {
+impl RecordingDriver {
+    pub(super) fn new(conditions: &Conditions, listeners: usize, record: OutputRecord) -> Self {
         let network = || {
             let options = Options {
                 low_water_bytes: conditions.low_water_bytes,
@@ -65,19 +65,19 @@ impl Observed {
     }
 
     /// Something happens at a transport; whether there is something to tell.
-    pub(super) fn put(&mut self, id: ConnectionId, arrival: Arrival) -> bool {
+    pub(super) fn put(&mut self, id: ConnectionId, arrival: TransportInput) -> bool {
         match arrival {
-            Arrival::Bytes(bytes) => self.network.write(id, bytes),
-            Arrival::Fin => self.network.finish(id),
-            Arrival::Reset => {
+            TransportInput::Bytes(bytes) => self.network.write(id, bytes),
+            TransportInput::Fin => self.network.finish(id),
+            TransportInput::Reset => {
                 self.open.remove(&id);
                 self.network.reset(id);
             }
-            Arrival::Room(bytes) => {
+            TransportInput::Room(bytes) => {
                 self.network.make_room(id, bytes);
                 return self.network.unsent(id) > 0;
             }
-            Arrival::TakenUp => self.network.take_up(id),
+            TransportInput::Connected => self.network.accept_dial(id),
         }
         true
     }
@@ -86,7 +86,7 @@ impl Observed {
         self.open.get(&id) == Some(&false)
     }
 
-    fn note(&self, output: Output) {
+    fn note(&self, output: WorkerOutput) {
         self.record.lock().push(output);
     }
 
@@ -99,43 +99,46 @@ impl Observed {
 
     fn note_event(&mut self, event: &Event<'_>) {
         let (id, told) = match *event {
-            Event::Accepted { id, .. } => (id, Told::Accepted),
-            Event::Connected { id } => (id, Told::Connected),
-            Event::Received { id, ref bytes } => (id, Told::Received(bytes.len())),
-            Event::Ended { id } => (id, Told::Ended),
-            Event::Sent { id, .. } => (id, Told::Sent),
-            Event::Progressed { id } => (id, Told::Progressed),
-            Event::Drained { id } => (id, Told::Drained),
-            Event::Timer { id } => (id, Told::Timer),
+            Event::Accepted { id, .. } => (id, TransportEvent::Accepted),
+            Event::Connected { id } => (id, TransportEvent::Connected),
+            Event::Received { id, ref bytes } => (id, TransportEvent::Received(bytes.len())),
+            Event::Ended { id } => (id, TransportEvent::Ended),
+            Event::Sent { id, .. } => (id, TransportEvent::Sent),
+            Event::Progressed { id } => (id, TransportEvent::Progressed),
+            Event::Drained { id } => (id, TransportEvent::Drained),
+            Event::Timer { id } => (id, TransportEvent::Timer),
             Event::Closed { id, reason } => {
                 let is_reset = reason == CloseReason::Reset;
-                (id, Told::Closed { is_reset })
+                (id, TransportEvent::Closed { is_reset })
             }
             Event::AcceptStalled { .. } | Event::Woken => return,
         };
-        if matches!(told, Told::Sent | Told::Progressed | Told::Drained) {
+        if matches!(
+            told,
+            TransportEvent::Sent | TransportEvent::Progressed | TransportEvent::Drained
+        ) {
             let bytes = self.take_received(id);
             if !bytes.is_empty() {
                 let unsent = self.network.unsent(id);
-                self.note(Output::Sent { id, bytes, unsent });
+                self.note(WorkerOutput::Sent { id, bytes, unsent });
             }
         }
-        self.note(Output::Told(id, told));
+        self.note(WorkerOutput::Event(id, told));
     }
 }
 
-impl Driver for Observed {
+impl Driver for RecordingDriver {
     fn listen(&mut self, socket: OwnedFd) -> io::Result<ListenerId> {
         self.network.listen(socket)
     }
 
     fn pause_accept(&mut self, listener: ListenerId) {
-        self.note(Output::Accepts(listener.0 as u16, false));
+        self.note(WorkerOutput::Accepts(listener.0 as u16, false));
         self.network.pause_accept(listener);
     }
 
     fn resume_accept(&mut self, listener: ListenerId) {
-        self.note(Output::Accepts(listener.0 as u16, true));
+        self.note(WorkerOutput::Accepts(listener.0 as u16, true));
         self.network.resume_accept(listener);
     }
 
@@ -146,7 +149,7 @@ impl Driver for Observed {
         let id = self.network.connect_from(to, from)?;
         self.network.set_room(id, self.room_bytes);
         self.open.insert(id, false);
-        self.note(Output::Dialed(id, to));
+        self.note(WorkerOutput::Dialed(id, to));
         Ok(id)
     }
 
@@ -155,7 +158,7 @@ impl Driver for Observed {
         let back = self.network.send(id, buffer, more);
         let (bytes, unsent) = (self.take_received(id), self.network.unsent(id));
         if !bytes.is_empty() || unsent > before {
-            self.note(Output::Sent { id, bytes, unsent });
+            self.note(WorkerOutput::Sent { id, bytes, unsent });
         }
         back
     }
@@ -165,7 +168,7 @@ impl Driver for Observed {
     }
 
     fn pause(&mut self, id: ConnectionId) {
-        self.note(Output::Paused(id));
+        self.note(WorkerOutput::Paused(id));
         self.open
             .entry(id)
             .and_modify(|is_paused| *is_paused = true);
@@ -173,7 +176,7 @@ impl Driver for Observed {
     }
 
     fn resume(&mut self, id: ConnectionId) {
-        self.note(Output::Resumed(id));
+        self.note(WorkerOutput::Resumed(id));
         self.open
             .entry(id)
             .and_modify(|is_paused| *is_paused = false);
@@ -181,12 +184,12 @@ impl Driver for Observed {
     }
 
     fn shutdown(&mut self, id: ConnectionId) {
-        self.note(Output::ShutDown(id));
+        self.note(WorkerOutput::ShutDown(id));
         self.network.shutdown(id);
     }
 
     fn close(&mut self, id: ConnectionId) {
-        self.note(Output::Closing(id));
+        self.note(WorkerOutput::Closing(id));
         self.open.remove(&id);
         self.network.close(id);
     }
@@ -196,7 +199,7 @@ impl Driver for Observed {
     }
 
     fn set_timer(&mut self, id: ConnectionId, deadline_ms: u64) {
-        self.note(Output::TimerSet(id, deadline_ms));
+        self.note(WorkerOutput::TimerSet(id, deadline_ms));
         self.network.set_timer(id, deadline_ms);
     }
 
@@ -223,7 +226,7 @@ impl Driver for Observed {
     ) -> io::Result<()> {
         if mem::take(&mut self.is_turn) {
             let within_ms = timeout.map(|timeout| timeout.as_millis() as u64);
-            self.note(Output::Waits(within_ms));
+            self.note(WorkerOutput::Waits(within_ms));
         }
         let spare = self.spare.take().expect("turns are not nested");
         let mut network = mem::replace(&mut self.network, spare);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tracing::{error, info, warn};
-use veche_archive::{Archive, Error, Loaded, Options, Stats, Warning, Writer};
+use veche_archive::{Archive, ArchiveStats, Error, LoadedStreams, Options, Warning, Writer};
 use veche_clock::now;
 use veche_config::{Fsync, HistoryStore};
 use veche_hub::{ChannelName, Hub};
@@ -34,7 +34,7 @@ const WARNINGS_MAX: usize = 20;
 
 /// The process's archive, if it has one.
 #[derive(Debug, Default)]
-pub(crate) struct Keeper {
+pub(crate) struct HistoryArchive {
     archive: Mutex<Option<Archive>>,
     /// There is one.
     is_on: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Keeper {
     was_failing: AtomicBool,
 }
 
-impl Keeper {
+impl HistoryArchive {
     /// Opens the folder, if there is to be one, and gives each hub the streams of its channels. All hubs have their
     /// namespaces and the time.
     ///
@@ -59,13 +59,13 @@ impl Keeper {
         };
         let began = now();
         let (archive, loaded) = open(store, boot).map_err(|error| format!("[history]: {error}"))?;
-        tell(loaded.warnings());
+        log_loaded(loaded.warnings());
         let stored = (loaded.len(), loaded.publications());
         for hub in &mut *hubs {
-            hub.keep_log();
+            hub.enable_log();
         }
         restore(loaded, hubs);
-        let counts = hubs.iter().map(Hub::counts);
+        let counts = hubs.iter().map(Hub::gauges);
         let streams: u32 = counts.map(|counts| counts.streams).sum();
         info!(
             path = %store.path.display(),
@@ -89,9 +89,9 @@ impl Keeper {
     }
 
     /// What was counted, nothing where there is no archive.
-    pub(crate) fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self) -> ArchiveStats {
         if !self.is_on {
-            return Stats::default();
+            return ArchiveStats::default();
         }
         let archive = self.archive.lock();
         archive.as_ref().map(Archive::stats).unwrap_or_default()
@@ -132,12 +132,12 @@ impl Keeper {
     }
 }
 
-fn open(store: &HistoryStore, boot: Option<String>) -> Result<(Archive, Loaded), Error> {
+fn open(store: &HistoryStore, boot: Option<String>) -> Result<(Archive, LoadedStreams), Error> {
     let options = Options {
         fsync: match store.fsync {
-            Fsync::Commit => veche_archive::Fsync::EveryCommit,
-            Fsync::Interval(every) => veche_archive::Fsync::Interval(every),
-            Fsync::Never => veche_archive::Fsync::Never,
+            Fsync::Commit => veche_archive::FsyncPolicy::EveryCommit,
+            Fsync::Interval(every) => veche_archive::FsyncPolicy::Interval(every),
+            Fsync::Never => veche_archive::FsyncPolicy::Never,
         },
         boot,
         ..Options::default()
@@ -149,14 +149,14 @@ fn open(store: &HistoryStore, boot: Option<String>) -> Result<(Archive, Loaded),
                 std::thread::sleep(LOCK_LOOK);
                 continue;
             }
-            Err(Error::Damaged { reason, .. }) => begin_anew(&store.path, &options, &reason),
+            Err(Error::Damaged { reason, .. }) => reset(&store.path, &options, &reason),
             other => other,
         };
     }
 }
 
 /// With what nobody can read out of the way, for whoever wants to look.
-fn begin_anew(path: &Path, options: &Options, reason: &str) -> Result<(Archive, Loaded), Error> {
+fn reset(path: &Path, options: &Options, reason: &str) -> Result<(Archive, LoadedStreams), Error> {
     let aside = veche_archive::set_aside(path)?;
     error!(
         reason,
@@ -166,7 +166,7 @@ fn begin_anew(path: &Path, options: &Options, reason: &str) -> Result<(Archive, 
     veche_archive::open(path, options)
 }
 
-fn tell(warnings: &[Warning]) {
+fn log_loaded(warnings: &[Warning]) {
     for warning in warnings.iter().take(WARNINGS_MAX) {
         warn!("history: {warning}");
     }
@@ -176,7 +176,7 @@ fn tell(warnings: &[Warning]) {
 }
 
 /// Those that were published to longest ago come first, since of those that take as much they give first.
-fn restore(loaded: Loaded, hubs: &mut [Hub]) {
+fn restore(loaded: LoadedStreams, hubs: &mut [Hub]) {
     let mut channels: Vec<_> = loaded.collect();
     channels.sort_by_key(|channel| channel.publications.last().map_or(0, |last| last.at_ms));
     for channel in channels {

@@ -3,23 +3,23 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use veche_archive::{Channel, Record};
+use veche_archive::{LoadedStream, Record};
 use veche_hub::{
-    Append, Batch, ClientInfo, Epoch, Event, Info, Payload, PayloadKind, Position, Publication,
-    Restored, Version,
+    ClientInfo, Epoch, FeedEvent, LogBatch, LogRecord, Payload, PayloadKind, Position, Publication,
+    PublicationInfo, RestoredStream, Version,
 };
 
 /// What is said of a publication beside its data begins with this; others may come.
 const INFO_FORMAT: u8 = 1;
 
 /// What an archive gets of a batch.
-pub(crate) fn records_of(batch: Batch) -> Vec<Record> {
-    batch.appends.into_iter().map(record).collect()
+pub(crate) fn records_of(batch: LogBatch) -> Vec<Record> {
+    batch.records.into_iter().map(record).collect()
 }
 
-fn record(append: Append) -> Record {
+fn record(append: LogRecord) -> Record {
     match append {
-        Append::Opened {
+        LogRecord::Opened {
             channel,
             epoch,
             at_ms,
@@ -28,7 +28,7 @@ fn record(append: Append) -> Record {
             epoch: epoch.bits(),
             at_ms,
         },
-        Append::Published {
+        LogRecord::Published {
             channel,
             publication,
             version,
@@ -38,14 +38,14 @@ fn record(append: Append) -> Record {
                 offset: 0,
             });
             debug_assert!(position.offset > 0, "what is kept has a position");
-            let version = version.map(|version| veche_archive::Version {
+            let version = version.map(|version| veche_archive::StoredVersion {
                 number: version.number,
                 epoch: (!version.epoch.is_empty()).then(|| version.epoch.into()),
             });
             Record::Published {
                 channel,
                 epoch: position.epoch.bits(),
-                publication: veche_archive::Publication {
+                publication: veche_archive::StoredPublication {
                     offset: position.offset,
                     at_ms: publication.at_ms,
                     kind: kind_number(publication.payload.kind),
@@ -55,16 +55,16 @@ fn record(append: Append) -> Record {
                 },
             }
         }
-        Append::Trimmed { channel, below } => Record::Trimmed { channel, below },
-        Append::Dropped { channel } => Record::Dropped { channel },
+        LogRecord::Trimmed { channel, below } => Record::Trimmed { channel, below },
+        LogRecord::Dropped { channel } => Record::Dropped { channel },
     }
 }
 
 /// What a hub gets of a channel.
-pub(super) fn restored(channel: Channel) -> Restored {
+pub(super) fn restored(channel: LoadedStream) -> RestoredStream {
     let epoch = Epoch::from_bits(channel.epoch);
     let kept = channel.publications.into_iter();
-    Restored {
+    RestoredStream {
         channel: channel.name,
         epoch,
         top: channel.top,
@@ -73,7 +73,7 @@ pub(super) fn restored(channel: Channel) -> Restored {
     }
 }
 
-fn publication(epoch: Epoch, one: veche_archive::Publication) -> Publication {
+fn publication(epoch: Epoch, one: veche_archive::StoredPublication) -> Publication {
     Publication {
         payload: Payload {
             kind: kind_of(one.kind),
@@ -84,12 +84,12 @@ fn publication(epoch: Epoch, one: veche_archive::Publication) -> Publication {
             offset: one.offset,
         }),
         at_ms: one.at_ms,
-        event: Event::Published,
+        event: FeedEvent::Published,
         info: one.extra.and_then(|extra| read_info(&extra)).map(Arc::new),
     }
 }
 
-fn version(version: veche_archive::Version) -> Version {
+fn version(version: veche_archive::StoredVersion) -> Version {
     Version {
         number: version.number,
         epoch: version.epoch.as_deref().unwrap_or_default().into(),
@@ -98,13 +98,13 @@ fn version(version: veche_archive::Version) -> Version {
 
 /// The batch that these records were made of.
 #[cfg(test)]
-pub(crate) fn batch_of(number: u64, records: Vec<Record>) -> Batch {
+pub(crate) fn batch_of(number: u64, records: Vec<Record>) -> LogBatch {
     let append = |record| match record {
         Record::Opened {
             channel,
             epoch,
             at_ms,
-        } => Append::Opened {
+        } => LogRecord::Opened {
             channel,
             epoch: Epoch::from_bits(epoch),
             at_ms,
@@ -113,18 +113,18 @@ pub(crate) fn batch_of(number: u64, records: Vec<Record>) -> Batch {
             channel,
             epoch,
             publication: one,
-        } => Append::Published {
+        } => LogRecord::Published {
             channel,
             version: one.version.clone().map(version),
             publication: publication(Epoch::from_bits(epoch), one),
         },
-        Record::Trimmed { channel, below } => Append::Trimmed { channel, below },
-        Record::Dropped { channel } => Append::Dropped { channel },
+        Record::Trimmed { channel, below } => LogRecord::Trimmed { channel, below },
+        Record::Dropped { channel } => LogRecord::Dropped { channel },
         Record::Cleared { .. } => panic!("no hub says that"),
     };
-    Batch {
+    LogBatch {
         number,
-        appends: records.into_iter().map(append).collect(),
+        records: records.into_iter().map(append).collect(),
     }
 }
 
@@ -146,7 +146,7 @@ fn kind_of(number: u8) -> PayloadKind {
 }
 
 /// The format, then the client or none, then the tags; texts and bytes behind their length.
-fn write_info(info: &Info) -> Bytes {
+fn write_info(info: &PublicationInfo) -> Bytes {
     let mut out = vec![INFO_FORMAT];
     out.push(info.client.is_some().into());
     if let Some(client) = &info.client {
@@ -177,7 +177,7 @@ fn write(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// `None`: a later version wrote it, in another format.
-fn read_info(bytes: &Bytes) -> Option<Info> {
+fn read_info(bytes: &Bytes) -> Option<PublicationInfo> {
     let mut rest = bytes.strip_prefix(&[INFO_FORMAT])?;
     let client = match byte(&mut rest)? {
         0 => None,
@@ -192,7 +192,7 @@ fn read_info(bytes: &Bytes) -> Option<Info> {
     while !rest.is_empty() {
         tags.push((text(&mut rest)?, text(&mut rest)?));
     }
-    Some(Info {
+    Some(PublicationInfo {
         channel: None,
         client,
         tags: tags.into(),
@@ -230,14 +230,14 @@ fn payload(rest: &mut &[u8]) -> Option<Option<Payload>> {
 mod tests {
     use super::*;
 
-    fn info() -> Info {
+    fn info() -> PublicationInfo {
         let payload = |kind, bytes: &'static [u8]| {
             Some(Payload {
                 kind,
                 bytes: Bytes::from_static(bytes),
             })
         };
-        Info {
+        PublicationInfo {
             channel: None,
             client: Some(Arc::new(ClientInfo {
                 user: "ann".into(),
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn what_is_written_comes_back() {
-        let tags_only = Info {
+        let tags_only = PublicationInfo {
             client: None,
             ..info()
         };
@@ -264,7 +264,7 @@ mod tests {
                 ..(*client).clone()
             })
         });
-        for info in [info(), tags_only, bare, Info::default()] {
+        for info in [info(), tags_only, bare, PublicationInfo::default()] {
             assert_eq!(read_info(&write_info(&info)), Some(info));
         }
         for kind in [PayloadKind::Text, PayloadKind::Json, PayloadKind::Binary] {
@@ -297,14 +297,14 @@ mod tests {
             },
             position: Some(position),
             at_ms: 5,
-            event: Event::Published,
+            event: FeedEvent::Published,
             info: Some(Arc::new(info())),
         };
         let version = Version {
             number: 9,
             epoch: "".into(),
         };
-        let append = Append::Published {
+        let append = LogRecord::Published {
             channel: "chat:1".into(),
             publication: publication.clone(),
             version: Some(version.clone()),
@@ -317,7 +317,7 @@ mod tests {
         else {
             panic!("a publication");
         };
-        let back = restored(Channel {
+        let back = restored(LoadedStream {
             name: channel,
             epoch,
             opened_ms: 1,

@@ -7,23 +7,23 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use veche_acme::{Orders, Told};
+use veche_acme::{CertificateManager, CertificateStatus};
 
 /// Its name, its text, and its value for a certificate.
-type Gauge = (&'static str, &'static str, fn(&Told) -> i64);
+type Gauge = (&'static str, &'static str, fn(&CertificateStatus) -> i64);
 
 /// Asks at each scrape.
-pub(super) struct Acme(pub(super) Orders);
+pub(super) struct AcmeCollector(pub(super) CertificateManager);
 
-impl fmt::Debug for Acme {
+impl fmt::Debug for AcmeCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Acme")
     }
 }
 
-impl Collector for Acme {
+impl Collector for AcmeCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let figures = self.0.figures();
+        let figures = self.0.metrics();
         let mut family = encoder.encode_descriptor(
             "veche_acme_orders",
             "Finished orders of certificates",

@@ -4,23 +4,23 @@
 use serde_json::{Map, Value, json};
 use veche_config::unix_now_ms;
 use veche_frontends::Stats;
-use veche_frontends::admin::Look;
-use veche_frontends::stats::{Cell, TURN_BUCKETS_US};
+use veche_frontends::admin::AdminView;
+use veche_frontends::stats::{SharedCounter, TURN_BUCKETS_US};
 
-use super::{COUNTERS, GAUGES, LABELLED, Report, tables};
+use super::{COUNTERS, GAUGES, LABELLED, MetricsReport, tables};
 
 /// What all metrics begin with.
 const PREFIX: &str = "veche_";
 
-impl Report {
+impl MetricsReport {
     /// An object of what is looked at.
-    pub(super) fn seen(&self, look: Look) -> Value {
+    pub(super) fn seen(&self, look: AdminView) -> Value {
         match look {
-            Look::Figures => self.figures(),
-            Look::Slow => json!({"slow": self.common.slow.show(unix_now_ms())}),
-            Look::Config => self.shown.lock().clone(),
-            Look::Tables => tables::seen(&self.store),
-            Look::Log { after } => {
+            AdminView::Figures => self.figures(),
+            AdminView::Slow => json!({"slow": self.common.slow.show(unix_now_ms())}),
+            AdminView::Config => self.shown.lock().clone(),
+            AdminView::Tables => tables::seen(&self.store),
+            AdminView::Log { after } => {
                 let (lines, count) = self.common.log.recent(after);
                 json!({"lines": lines, "count": count, "lost": self.common.log.lost()})
             }
@@ -58,7 +58,7 @@ fn of_worker(stats: &Stats) -> Value {
         let values = cells.map(|(label, cell)| (label.to_owned(), cell.read().into()));
         figures.insert(named(name), Value::Object(values.collect()));
     }
-    let turns: Vec<u64> = stats.turns.iter().map(Cell::read).collect();
+    let turns: Vec<u64> = stats.turns.iter().map(SharedCounter::read).collect();
     figures.insert("turns".to_owned(), turns.into());
     figures.insert("turn_us".to_owned(), stats.turn_us.read().into());
     Value::Object(figures)

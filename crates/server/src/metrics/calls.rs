@@ -7,42 +7,42 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use veche_calls::FaultKind;
-use veche_outbound::{Client, Figures, Outbound, WAIT_BUCKETS_MS};
+use veche_calls::CallErrorKind;
+use veche_outbound::{ClientKind, ClientMetrics, Outbound, WAIT_BUCKETS_MS};
 
 use super::histogram::NoExemplar;
 
 /// Reads the figures when it is asked.
-pub(super) struct Calls(pub(super) Outbound);
+pub(super) struct CallCollector(pub(super) Outbound);
 
-impl fmt::Debug for Calls {
+impl fmt::Debug for CallCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Calls")
     }
 }
 
 /// Name, help, where.
-type Gauge = (&'static str, &'static str, fn(&Figures) -> u64);
+type Gauge = (&'static str, &'static str, fn(&ClientMetrics) -> u64);
 
 const GAUGES: &[Gauge] = &[
     (
         "veche_outbound_connections",
         "Open connections to other servers",
-        Figures::connections,
+        ClientMetrics::connections,
     ),
     (
         "veche_outbound_busy",
         "Connections to other servers in use by calls",
-        Figures::busy,
+        ClientMetrics::busy,
     ),
     (
         "veche_outbound_waiting",
         "Calls to other servers waiting for a connection of a pool",
-        Figures::waiting,
+        ClientMetrics::waiting,
     ),
 ];
 
-impl Collector for Calls {
+impl Collector for CallCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         for (name, help, read) in GAUGES {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -60,7 +60,7 @@ impl Collector for Calls {
         let (name, help) = ("veche_outbound_errors", "Failed calls of scripts");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (client, figures) in self.each() {
-            for kind in FaultKind::ALL {
+            for kind in CallErrorKind::ALL {
                 let counter = ConstCounter::new(figures.errors(kind));
                 let labels = [("client", client), ("kind", kind.name())];
                 counter.encode(family.encode_family(&labels)?)?;
@@ -83,9 +83,9 @@ impl Collector for Calls {
     }
 }
 
-impl Calls {
-    fn each(&self) -> impl Iterator<Item = (&'static str, &Figures)> {
-        let of = |client: Client| (client.name(), &**self.0.metrics().of(client));
-        Client::ALL.into_iter().map(of)
+impl CallCollector {
+    fn each(&self) -> impl Iterator<Item = (&'static str, &ClientMetrics)> {
+        let of = |client: ClientKind| (client.name(), &**self.0.metrics().of(client));
+        ClientKind::ALL.into_iter().map(of)
     }
 }

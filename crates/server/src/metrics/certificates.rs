@@ -8,18 +8,18 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::sealing::Sealing;
+use crate::tls_listeners::TlsListeners;
 
 /// Asks the listeners at each scrape.
-pub(super) struct Certificates(pub(super) Arc<Sealing>);
+pub(super) struct CertificateCollector(pub(super) Arc<TlsListeners>);
 
-impl fmt::Debug for Certificates {
+impl fmt::Debug for CertificateCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Certificates")
     }
 }
 
-impl Collector for Certificates {
+impl Collector for CertificateCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let mut family = encoder.encode_descriptor(
             "veche_tls_certificate_expiry_seconds",

@@ -9,18 +9,18 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::common::Common;
+use crate::process_state::ProcessState;
 
 /// Zeros where nobody is told anything.
-pub(super) struct Told(pub(super) Arc<Common>);
+pub(super) struct EventCollector(pub(super) Arc<ProcessState>);
 
-impl fmt::Debug for Told {
+impl fmt::Debug for EventCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Told")
     }
 }
 
-impl Collector for Told {
+impl Collector for EventCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let figures = self.0.events.figures();
         for (name, help, count) in [

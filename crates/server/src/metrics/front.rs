@@ -4,13 +4,13 @@ use std::net::IpAddr;
 
 use prometheus_client::encoding::text::encode;
 use serde_json::json;
-use veche_frontends::admin::Look;
-use veche_frontends::blocks::{Block, Issued, NotBlocked};
-use veche_frontends::{Decision, Process};
+use veche_frontends::admin::AdminView;
+use veche_frontends::issued_token::{Ban, BanError, IssuedToken};
+use veche_frontends::{AuthDecision, Process};
 
-use super::Report;
+use super::MetricsReport;
 
-impl Process for Report {
+impl Process for MetricsReport {
     fn is_ready(&self) -> bool {
         self.common.is_ready()
     }
@@ -26,7 +26,7 @@ impl Process for Report {
         self.uid.clone()
     }
 
-    fn address_has_room(&self, address: IpAddr) -> bool {
+    fn address_has_capacity(&self, address: IpAddr) -> bool {
         self.common.addresses.have_room(address)
     }
 
@@ -38,7 +38,7 @@ impl Process for Report {
         self.common.addresses.closed(address);
     }
 
-    fn may_begin(&self, address: IpAddr, now_ms: u64) -> bool {
+    fn may_begin_handshake(&self, address: IpAddr, now_ms: u64) -> bool {
         self.common.addresses.may_begin(address, now_ms)
     }
 
@@ -46,7 +46,7 @@ impl Process for Report {
         let guesses = &self.common.wrong_keys;
         let wait_ms = guesses.wait_ms(address, now_ms);
         if wait_ms == 0 {
-            guesses.wrong(address, now_ms);
+            guesses.record_failure(address, now_ms);
         }
         wait_ms
     }
@@ -59,56 +59,59 @@ impl Process for Report {
         self.common.users.closed(user);
     }
 
-    fn is_blocked(&self, user: &str, now_s: u64) -> bool {
+    fn is_banned(&self, user: &str, now_s: u64) -> bool {
         self.common.blocks.has_user(user, now_s)
     }
 
-    fn is_revoked(&self, token: &Issued<'_>, now_s: u64) -> bool {
+    fn is_revoked(&self, token: &IssuedToken<'_>, now_s: u64) -> bool {
         self.common.blocks.has_token(token, now_s)
     }
 
-    fn block(&self, block: &Block, now_s: u64) -> Result<(), NotBlocked> {
+    fn ban(&self, block: &Ban, now_s: u64) -> Result<(), BanError> {
         self.common.blocks.add(block, now_s)
     }
 
-    fn endings(&self) -> u64 {
-        self.common.identities.ended().count()
+    fn disconnect_count(&self) -> u64 {
+        self.common.identities.revoked_sessions().count()
     }
 
-    fn end_user(&self, user: &str, except: &[Box<str>]) {
-        self.common.identities.ended().add(user, except);
+    fn disconnect_user(&self, user: &str, except: &[Box<str>]) {
+        self.common.identities.revoked_sessions().add(user, except);
     }
 
-    fn end_client(&self, user: &str, client: &str) {
-        self.common.identities.ended().add_client(user, client);
-    }
-
-    fn is_ended_since(&self, user: &str, endings: u64, client: &str) -> bool {
+    fn disconnect_client(&self, user: &str, client: &str) {
         self.common
             .identities
-            .ended()
+            .revoked_sessions()
+            .add_client(user, client);
+    }
+
+    fn is_disconnected_since(&self, user: &str, endings: u64, client: &str) -> bool {
+        self.common
+            .identities
+            .revoked_sessions()
             .has_since(user, endings, client)
     }
 
-    fn end_subscription(&self, user: &str, channel: &str, client: Option<&str>) {
-        let ended = self.common.identities.ended();
+    fn unsubscribe_user(&self, user: &str, channel: &str, client: Option<&str>) {
+        let ended = self.common.identities.revoked_sessions();
         ended.add_subscription(user, channel, client);
     }
 
     fn is_unsubscribed_since(&self, user: &str, channel: &str, endings: u64, client: &str) -> bool {
-        let ended = self.common.identities.ended();
+        let ended = self.common.identities.revoked_sessions();
         ended.has_subscription_since(user, channel, endings, client)
     }
 
-    fn trouble(&self, what: &str) {
+    fn log_error(&self, what: &str) {
         tracing::error!("{what}");
     }
 
-    fn is_watched(&self) -> bool {
+    fn watches_decisions(&self) -> bool {
         self.common.decisions.is_watched()
     }
 
-    fn decided(&self, decision: &Decision<'_>) {
+    fn log_decision(&self, decision: &AuthDecision<'_>) {
         self.common.decisions.report(decision);
     }
 
@@ -118,7 +121,7 @@ impl Process for Report {
         }
     }
 
-    fn look(&self, look: Look) -> String {
+    fn admin_view(&self, look: AdminView) -> String {
         self.seen(look).to_string()
     }
 

@@ -9,18 +9,18 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::common::Common;
+use crate::process_state::ProcessState;
 
 /// Asks the archive at each scrape; zeros where there is none.
-pub(super) struct History(pub(super) Arc<Common>);
+pub(super) struct HistoryCollector(pub(super) Arc<ProcessState>);
 
-impl fmt::Debug for History {
+impl fmt::Debug for HistoryCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("History")
     }
 }
 
-impl Collector for History {
+impl Collector for HistoryCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let stats = self.0.history.stats();
         for (name, help, count) in [

@@ -8,22 +8,22 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use veche_frontends::hooks::Kind;
-use veche_webhooks::hooks::Asked;
+use veche_frontends::hooks::HookKind;
+use veche_webhooks::hooks::WebhookOutcome;
 
 use super::histogram::histogram;
-use crate::common::Common;
+use crate::process_state::ProcessState;
 
 /// Zeros where nobody is asked.
-pub(super) struct Decided(pub(super) Arc<Common>);
+pub(super) struct HookCollector(pub(super) Arc<ProcessState>);
 
-impl fmt::Debug for Decided {
+impl fmt::Debug for HookCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Decided")
     }
 }
 
-impl Collector for Decided {
+impl Collector for HookCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let hooks = &self.0.hooks;
         let (name, help) = (
@@ -31,9 +31,9 @@ impl Collector for Decided {
             "Commands of clients with a hook, by outcome, including those not sent to the back end",
         );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for kind in Kind::OF_BACK_ENDS {
+        for kind in HookKind::BACKEND_KINDS {
             let figures = hooks.figures().of(kind);
-            for (how, outcome) in Asked::ALL {
+            for (how, outcome) in WebhookOutcome::ALL {
                 let labels = [("kind", kind.name()), ("outcome", outcome)];
                 let counter = ConstCounter::new(figures.asked[how as usize].read());
                 counter.encode(family.encode_family(&labels)?)?;
@@ -41,7 +41,7 @@ impl Collector for Decided {
         }
         let (name, help) = ("veche_hooks_seconds", "Response time of the back end");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
-        for kind in Kind::OF_BACK_ENDS {
+        for kind in HookKind::BACKEND_KINDS {
             let figures = hooks.figures().of(kind);
             let labels = [("kind", kind.name())];
             histogram(family.encode_family(&labels)?, &figures.took)?;
@@ -51,7 +51,7 @@ impl Collector for Decided {
             "Requests running at or queued for the back end",
         );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for kind in Kind::OF_BACK_ENDS {
+        for kind in HookKind::BACKEND_KINDS {
             let gauge = ConstGauge::new(hooks.figures().of(kind).waiting.read() as i64);
             gauge.encode(family.encode_family(&[("kind", kind.name())])?)?;
         }
@@ -60,7 +60,7 @@ impl Collector for Decided {
             "Whether requests are paused because the back end failed",
         );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for kind in Kind::OF_BACK_ENDS {
+        for kind in HookKind::BACKEND_KINDS {
             let gauge = ConstGauge::new(i64::from(hooks.is_paused(kind)));
             gauge.encode(family.encode_family(&[("kind", kind.name())])?)?;
         }

@@ -10,24 +10,24 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::histogram::histogram;
-use veche_identity::{Asked, Identities};
+use veche_identity::{IdentityProviders, LookupOutcome};
 
 /// Reads the figures when it is asked.
-pub(super) struct Identity(pub(super) Arc<Identities>);
+pub(super) struct IdentityCollector(pub(super) Arc<IdentityProviders>);
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for IdentityCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Identity")
     }
 }
 
-impl Collector for Identity {
+impl Collector for IdentityCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let figures = self.0.figures();
-        let asked = Asked::OF_HOOKS.into_iter();
+        let figures = self.0.metrics();
+        let asked = LookupOutcome::OF_HOOKS.into_iter();
         let asked = asked.map(|(how, label)| (label, figures.asked[how as usize].read()));
         let passwords = &figures.passwords;
-        let checks = Asked::OF_PAM.into_iter();
+        let checks = LookupOutcome::OF_PAM.into_iter();
         let checks = checks.map(|(how, label)| (label, passwords.checks[how as usize].read()));
         let fetched = ["fetched", "failed"].into_iter().zip(&figures.fetched);
         let fetched = fetched.map(|(label, count)| (label, count.read()));

@@ -8,18 +8,18 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 
-use crate::common::Common;
+use crate::process_state::ProcessState;
 
 /// Asks the logs at each scrape.
-pub(super) struct Logs(pub(super) Arc<Common>);
+pub(super) struct LogCollector(pub(super) Arc<ProcessState>);
 
-impl fmt::Debug for Logs {
+impl fmt::Debug for LogCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Logs")
     }
 }
 
-impl Collector for Logs {
+impl Collector for LogCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let mut family = encoder.encode_descriptor(
             "veche_log_lines_lost",

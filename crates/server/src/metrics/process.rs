@@ -14,18 +14,18 @@ use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use veche_config::unix_now_ms;
 
-use crate::common::Common;
+use crate::process_state::ProcessState;
 
 /// Reads the figures when it is asked.
-pub(super) struct Process {
-    common: Arc<Common>,
+pub(super) struct ProcessCollector {
+    common: Arc<ProcessState>,
     /// Unix time of its start, in seconds.
     started_s: f64,
 }
 
-impl Process {
+impl ProcessCollector {
     /// Returns the collector of the figures of the process that the counters are of.
-    pub(super) fn new(common: Arc<Common>) -> Self {
+    pub(super) fn new(common: Arc<ProcessState>) -> Self {
         let lived = common.started.elapsed().as_secs_f64();
         Self {
             common,
@@ -34,7 +34,7 @@ impl Process {
     }
 }
 
-impl fmt::Debug for Process {
+impl fmt::Debug for ProcessCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Process")
     }
@@ -53,7 +53,7 @@ fn open_descriptors() -> Option<u64> {
     Some((all.count() as u64).saturating_sub(1))
 }
 
-impl Collector for Process {
+impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let limit = getrlimit(Resource::Nofile).current;
         for (name, help, value) in [

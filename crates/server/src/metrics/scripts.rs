@@ -13,15 +13,15 @@ use veche_store::metrics::{Metric, MetricKind, Series};
 
 use super::histogram::NoExemplar;
 
-pub(super) struct Scripts(pub(super) Arc<Store>);
+pub(super) struct ScriptCollector(pub(super) Arc<Store>);
 
-impl fmt::Debug for Scripts {
+impl fmt::Debug for ScriptCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Scripts({})", self.0.metrics.all().len())
     }
 }
 
-impl Collector for Scripts {
+impl Collector for ScriptCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         for metric in self.0.metrics.all() {
             let kind = match metric.kind {

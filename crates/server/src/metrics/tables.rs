@@ -10,18 +10,18 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use serde_json::{Value, json};
 use veche_store::Store;
-use veche_store::table::{Figures, Table};
+use veche_store::table::{Table, TableGauges};
 
 /// There are no more lines than tables: the store has a limit.
-pub(super) struct Tables(pub(super) Arc<Store>);
+pub(super) struct TableCollector(pub(super) Arc<Store>);
 
-impl fmt::Debug for Tables {
+impl fmt::Debug for TableCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Tables({})", self.0.tables().len())
     }
 }
 
-type Gauge = (&'static str, &'static str, fn(&Figures) -> usize);
+type Gauge = (&'static str, &'static str, fn(&TableGauges) -> usize);
 
 const GAUGES: [Gauge; 3] = [
     ("veche_table_rows", "Rows of a table", |f| f.rows),
@@ -37,10 +37,10 @@ const GAUGES: [Gauge; 3] = [
     ),
 ];
 
-impl Collector for Tables {
+impl Collector for TableCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let tables = self.0.tables();
-        let figures: Vec<_> = tables.iter().map(|table| table.figures()).collect();
+        let figures: Vec<_> = tables.iter().map(|table| table.gauges()).collect();
         let all = || tables.iter().map(|table| table.name()).zip(&figures);
         for (name, help, read) in GAUGES {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -66,7 +66,7 @@ pub(super) fn figures(store: &Store) -> Value {
 }
 
 fn brief(table: &Table) -> Value {
-    let figures = table.figures();
+    let figures = table.gauges();
     json!({
         "name": table.name(),
         "rows": figures.rows,
@@ -118,13 +118,13 @@ fn whole(table: &Table) -> Value {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use veche_store::table::{Cell, Draft, Put};
+    use veche_store::table::{Cell, PutMode, SchemaDraft};
 
     use super::*;
 
     /// A table with two rows.
     pub(crate) fn make(store: &Store, name: &str) {
-        let draft = Draft {
+        let draft = SchemaDraft {
             key: "id:u32".to_owned(),
             columns: vec![
                 ("mail".to_owned(), "string(50)?".to_owned()),
@@ -132,13 +132,13 @@ pub(super) mod tests {
             ],
             indexes: vec![("by_mark".to_owned(), vec!["mark".to_owned()], true)],
             has_ttl: true,
-            ..Draft::default()
+            ..SchemaDraft::default()
         };
         let schema = draft.check().expect("a schema");
         let table = store.table(name, Some(schema)).expect("a table");
         for id in 0..2 {
             let row = [Cell::Bits(id), Cell::Null, Cell::Bits(id)];
-            table.put(Put::Insert, &row, None, 0).expect("room");
+            table.put(PutMode::Insert, &row, None, 0).expect("room");
         }
     }
 
@@ -177,7 +177,7 @@ pub(super) mod tests {
 
         let mut text = String::new();
         let mut registry = prometheus_client::registry::Registry::default();
-        registry.register_collector(Box::new(Tables(Arc::new(store))));
+        registry.register_collector(Box::new(TableCollector(Arc::new(store))));
         prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
         for line in [
             "veche_table_rows{table=\"users\"} 2",

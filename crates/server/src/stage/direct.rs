@@ -15,7 +15,7 @@ use veche_net::{
 };
 
 /// See the module.
-pub(super) struct Direct {
+pub(super) struct DirectDriver {
     options: Options,
     waker: Waker,
     now_ms: u64,
@@ -29,7 +29,7 @@ pub(super) struct Direct {
     kept: Option<Vec<Vec<u8>>>,
 }
 
-impl Direct {
+impl DirectDriver {
     /// One with nobody connected, at `now_ms`, that keeps what it is sent.
     pub(super) fn new(now_ms: u64) -> Self {
         Self {
@@ -93,8 +93,8 @@ impl Direct {
     }
 }
 
-impl Driver for Direct {
-    /// The socket is closed: connections come by [`Direct::dial`].
+impl Driver for DirectDriver {
+    /// The socket is closed: connections come by [`DirectDriver::dial`].
     fn listen(&mut self, _: OwnedFd) -> io::Result<ListenerId> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -160,7 +160,7 @@ impl Driver for Direct {
         sink: &mut impl FnMut(&mut Self, Event<'_>),
     ) -> io::Result<()> {
         while let Some(id) = self.closing.pop_front() {
-            let reason = CloseReason::Asked;
+            let reason = CloseReason::Requested;
             sink(self, Event::Closed { id, reason });
         }
         if let Some((id, listener, peer)) = self.dialed.pop_front() {

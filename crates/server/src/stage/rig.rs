@@ -4,16 +4,16 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use veche_net::{ConnectionId, ListenerId};
 
-use super::direct::Direct;
-use super::{MONO_MS, Stage, good};
+use super::direct::DirectDriver;
+use super::{FuzzStage, MONO_MS, good};
 
 /// Turns without an event after which the worker has nothing left to do: a delivery may take a turn or two.
 const QUIET_TURNS: u32 = 4;
 
 /// A worker, brought up with a configuration.
-pub struct Rig(Stage<Direct>);
+pub struct WorkerRig(FuzzStage<DirectDriver>);
 
-impl Rig {
+impl WorkerRig {
     /// Brings up a worker. The configuration names files relative to a folder with a site (`site/index.html`), an
     /// application that echoes (`app.lua`) and a certificate (`own.pem`, `own.key`).
     ///
@@ -21,7 +21,7 @@ impl Rig {
     /// The configuration is not valid.
     #[must_use]
     pub fn new(config: &str) -> Self {
-        Self(Stage::on(Direct::new(MONO_MS), &good(config)))
+        Self(FuzzStage::on(DirectDriver::new(MONO_MS), &good(config)))
     }
 
     /// Opens a connection to one of the configuration's listeners, by its place.

@@ -5,12 +5,12 @@
 
 use std::collections::VecDeque;
 
-use veche_net::{ConnectionId, FarState, Simulated};
+use veche_net::{ConnectionId, RemoteState, Simulated};
 use veche_proto::http::{self, HeadScan, read_head};
 use veche_proto::websocket::handshake;
 use veche_proto::websocket::{
-    Codecs, Decoder, Event, Limits, MessageKind, Opcode, Role, encode_close, encode_control,
-    encode_message,
+    Codecs, Decoder, FrameEvent, MessageKind, MessageLimits, Opcode, Role, encode_close,
+    encode_control, encode_message,
 };
 
 use veche_script::Plain;
@@ -19,7 +19,7 @@ use veche_types::codes::CloseCode;
 use super::response::Response;
 
 /// Messages may be as long as the server sends them.
-const LIMITS: Limits = Limits {
+const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 1 << 30,
     fragments_max: 1 << 20,
     inflate_ratio_max: 0,
@@ -30,7 +30,7 @@ const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
 /// What a client heard.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Heard {
+pub(super) enum ReceivedItem {
     Message {
         kind: MessageKind,
         data: Vec<u8>,
@@ -75,7 +75,7 @@ pub(super) struct Welcome {
 }
 
 /// See the module's text.
-pub(super) struct Client {
+pub(super) struct TestClient {
     pub(super) id: ConnectionId,
     speaks: Speaks,
     /// A client's frames are masked, a server's are not.
@@ -84,7 +84,7 @@ pub(super) struct Client {
     pub(super) request: Plain,
     received: Vec<u8>,
     pub(super) opening: Opening,
-    pub(super) heard: VecDeque<Heard>,
+    pub(super) heard: VecDeque<ReceivedItem>,
     /// To its request.
     pub(super) response: Option<Result<Response, String>>,
     /// Of a back end.
@@ -93,7 +93,7 @@ pub(super) struct Client {
     has_heard_close: bool,
 }
 
-impl Client {
+impl TestClient {
     fn new(id: ConnectionId, speaks: Speaks) -> Self {
         Self {
             id,
@@ -196,7 +196,7 @@ impl Client {
         }
         let before = self.received.len();
         let state = network.read(self.id, &mut self.received);
-        let has_ended = state != FarState::Open;
+        let has_ended = state != RemoteState::Open;
         if self.received.len() == before && !has_ended {
             return;
         }
@@ -234,7 +234,7 @@ impl Client {
             if matches!(self.speaks, Speaks::WebSocket(_)) {
                 self.end(CloseCode::Abnormal.code(), "");
             }
-            if state == FarState::Closed {
+            if state == RemoteState::Closed {
                 network.forget(self.id);
                 self.speaks = Speaks::Nothing;
             }
@@ -268,7 +268,7 @@ impl Client {
     fn answer_handshake(&mut self, network: &mut Simulated, welcome: Welcome) {
         let mut scan = HeadScan::default();
         let received = std::mem::take(&mut self.received);
-        let read = read_head(&mut scan, &received, &http::Limits::default());
+        let read = read_head(&mut scan, &received, &http::HeadLimits::default());
         let (head, taken) = match read {
             Ok(None) => {
                 self.received = received;
@@ -324,17 +324,17 @@ impl Client {
             let taken = match decoder.decode(rest, codecs, &LIMITS) {
                 Ok((taken, event)) => {
                     match event {
-                        Some(Event::Message { kind, data }) => {
+                        Some(FrameEvent::Message { kind, data }) => {
                             let data = data.to_vec();
-                            self.heard.push_back(Heard::Message { kind, data });
+                            self.heard.push_back(ReceivedItem::Message { kind, data });
                         }
-                        Some(Event::Ping(data)) => {
+                        Some(FrameEvent::Ping(data)) => {
                             encode_control(&mut pongs, Opcode::Pong, data, mask);
                         }
-                        Some(Event::Close { code, reason }) => {
+                        Some(FrameEvent::Close { code, reason }) => {
                             close = Some((code, reason.to_owned()));
                         }
-                        Some(Event::Pong(_)) | None => {}
+                        Some(FrameEvent::Pong(_)) | None => {}
                     }
                     taken
                 }
@@ -371,7 +371,7 @@ impl Client {
     fn end(&mut self, code: u16, reason: &str) {
         if !std::mem::replace(&mut self.has_heard_close, true) {
             let reason = reason.to_owned();
-            self.heard.push_back(Heard::Closed { code, reason });
+            self.heard.push_back(ReceivedItem::Closed { code, reason });
         }
     }
 }

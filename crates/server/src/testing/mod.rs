@@ -4,11 +4,11 @@
 //! ([`conduct`]). Here the files are found and gone through; [`report`] and [`junit`] tell of them.
 
 mod client;
-mod conduct;
 mod junit;
 mod outside;
 mod report;
 mod response;
+mod runner;
 mod world;
 
 use std::fs;
@@ -19,14 +19,14 @@ use std::time::Duration;
 
 use veche_clock::now;
 use veche_config::Config;
-use veche_script::{Case, Code, Ended};
+use veche_script::{Case, Ended, SourceCode};
 use veche_terminal::plain;
 
-use conduct::{LogLine, Run};
+use runner::{LogLine, TestRun};
 use world::Ground;
 
 pub(crate) use junit::junit;
-pub(crate) use report::{Counts, Report, Style};
+pub(crate) use report::{Counts, Style, TestReport};
 
 /// What a test's file is called.
 const SUFFIX: &str = "_test.lua";
@@ -147,10 +147,10 @@ fn run_file(
         .display()
         .to_string();
     let mut results = Vec::new();
-    let loaded = Code::read_within(root, path).map_err(|error| error.to_string());
+    let loaded = SourceCode::read_within(root, path).map_err(|error| error.to_string());
     let loaded = loaded.and_then(|code| {
         let code = Arc::new(code);
-        let cases = conduct::load(&code, plan.seed)?.cases();
+        let cases = runner::load(&code, plan.seed)?.cases();
         Ok((code, cases))
     });
     match loaded {
@@ -189,7 +189,7 @@ fn run_file(
 /// Runs a case with each seed until it fails.
 fn run_case(
     ground: &Ground,
-    code: &Arc<Code>,
+    code: &Arc<SourceCode>,
     (number, case): (usize, &Case),
     full: &str,
     plan: &Plan,
@@ -201,8 +201,8 @@ fn run_case(
     } else {
         for seed in (0..plan.runs).map(|run| plan.seed.wrapping_add(run)) {
             let own_seed = mix(seed, full);
-            let run = conduct::run(ground, code, number, own_seed, plan.within);
-            let run = run.unwrap_or_else(|words| Run {
+            let run = runner::run(ground, code, number, own_seed, plan.within);
+            let run = run.unwrap_or_else(|words| TestRun {
                 ended: Ended::Failed {
                     words,
                     traceback: String::new(),

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::conduct::name_of;
+use super::runner::name_of;
 use super::{Failed, File, Outcome, Passed};
 use veche_terminal::{Colour, Colours};
 
@@ -22,13 +22,13 @@ pub(crate) struct Style {
 
 /// See the module's text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Report {
+pub(crate) struct TestReport {
     pub(crate) style: Style,
     /// Each case was run with more than one seed.
     pub(crate) has_many_seeds: bool,
 }
 
-impl Report {
+impl TestReport {
     fn paint(&self, colour: Colour, text: &str) -> String {
         self.style.colours.paint(colour, text)
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use httparse::Status;
-use veche_proto::http::{BodyDecoder, Framing, Limits};
+use veche_proto::http::{BodyDecoder, Framing, HeadLimits};
 use veche_script::Plain;
 
 const HEADERS_MAX: usize = 200;
@@ -66,9 +66,9 @@ impl Response {
     /// Whether all of it is there.
     fn take_body(&mut self, mut rest: &[u8], is_ended: bool) -> Result<bool, String> {
         if self.header("transfer-encoding").is_some() {
-            let limits = Limits {
+            let limits = HeadLimits {
                 body_bytes_max: u64::MAX,
-                ..Limits::default()
+                ..HeadLimits::default()
             };
             let mut decoder = BodyDecoder::new(Framing::Chunked, &limits);
             while !decoder.is_end() {

@@ -7,29 +7,29 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use veche_apps::{Here, Journal, Library, Shelf};
-use veche_calls::FaultKind;
+use veche_apps::{AppHosts, AppRecorder, AppRegistry, AppSet};
+use veche_calls::CallErrorKind;
 use veche_clock::now;
 use veche_config::Config;
-use veche_frontends::access::Access;
+use veche_frontends::access::ListenerAccess;
+use veche_frontends::frontend_config::{FrontendListener, ListenerRole};
 use veche_frontends::route::Router;
-use veche_frontends::site::{Listener, Role};
-use veche_frontends::{Outboxes, Ports, Post, Shared, Site};
+use veche_frontends::{Context, FrontendConfig, HubMailer, Outboxes, Requests};
 use veche_hub::{Hub, WorkerId};
-use veche_identity::Identities;
+use veche_identity::IdentityProviders;
 use veche_mailbox::Mailbox;
 use veche_net::{Driver as _, ListenerId, Simulated};
 use veche_outbound::Outbound;
 use veche_proto::websocket::Codecs;
 use veche_script::Now;
-use veche_webhooks::hooks::Hooks;
+use veche_webhooks::hooks::HookClient;
 
-use super::client::{Client, Opening, Welcome};
-use super::outside::{Dialed, Outside};
-use crate::common::Common;
+use super::client::{Opening, TestClient, Welcome};
+use super::outside::{DialedSocket, MockServices};
 use crate::files::DiskFiles;
-use crate::metrics::Report;
-use crate::worker::Worker;
+use crate::metrics::MetricsReport;
+use crate::process_state::ProcessState;
+use crate::worker::WorkerLoop;
 
 /// When each run begins: 2026-01-01 00:00:00 UTC.
 const WALL_MS: u64 = 1_767_225_600_000;
@@ -44,32 +44,33 @@ const TURNS_PER_LOOK: u64 = 64;
 
 /// What all runs of a command have in common.
 pub(super) struct Ground {
-    site: Arc<Site>,
-    shelf: Shelf,
-    listeners: Vec<Door>,
+    site: Arc<FrontendConfig>,
+    shelf: AppSet,
+    listeners: Vec<TestListener>,
     outbox_bytes_max: usize,
 }
 
 impl Ground {
     /// Loads the applications of a configuration.
     pub(super) fn new(config: &Config) -> Result<Self, String> {
-        let library = Library::default();
-        let shelf = library.shelve(config)?;
-        let identities = Identities::new(library.outbound.clone());
+        let library = AppRegistry::default();
+        let shelf = library.load(config)?;
+        let identities = IdentityProviders::new(library.outbound.clone());
         identities.begin(config);
-        let mut site = crate::site::build(config, &library, &identities, &Hooks::default(), false);
+        let mut site =
+            crate::site::build(config, &library, &identities, &HookClient::default(), false);
         let listeners = config.listeners.iter().zip(&site.listeners);
-        let listeners = listeners.map(|(listener, of_site)| Door {
+        let listeners = listeners.map(|(listener, of_site)| TestListener {
             role: of_site.role,
             name: listener.name.clone(),
             address: listener.address,
         });
         let listeners = listeners.collect();
         // The back end's, whether there is one or not.
-        site.listeners.push(Listener {
-            role: Role::Push,
+        site.listeners.push(FrontendListener {
+            role: ListenerRole::Push,
             is_tls: false,
-            access: Access::default(),
+            access: ListenerAccess::default(),
             router: Router::new([]),
         });
         Ok(Self {
@@ -82,10 +83,10 @@ impl Ground {
 
     /// A listener that speaks HTTP, by its name or role, or the first that is for everybody; and its address.
     pub(super) fn listener(&self, wanted: &str) -> Result<(usize, String), String> {
-        let is_it = |door: &Door| match wanted {
-            "" | "public" => door.role == Role::Public,
-            "internal" => door.role == Role::Internal,
-            name => door.name.as_deref() == Some(name) && door.role != Role::Push,
+        let is_it = |door: &TestListener| match wanted {
+            "" | "public" => door.role == ListenerRole::Public,
+            "internal" => door.role == ListenerRole::Internal,
+            name => door.name.as_deref() == Some(name) && door.role != ListenerRole::Push,
         };
         let found = self.listeners.iter().position(is_it);
         let place = found.ok_or_else(|| match wanted {
@@ -97,18 +98,18 @@ impl Ground {
 }
 
 /// One of the configuration's listeners.
-struct Door {
-    role: Role,
+struct TestListener {
+    role: ListenerRole,
     name: Option<String>,
     address: SocketAddr,
 }
 
 /// See the module's text.
-pub(super) struct World {
-    worker: Worker<Simulated>,
-    pub(super) clients: Vec<Client>,
-    pub(super) journal: Journal,
-    pub(super) outside: Outside,
+pub(super) struct TestWorld {
+    worker: WorkerLoop<Simulated>,
+    pub(super) clients: Vec<TestClient>,
+    pub(super) journal: AppRecorder,
+    pub(super) outside: MockServices,
     back_end: Option<usize>,
     /// Connections of applications to WebSocket servers that no test has looked at: stub, client and address.
     callers: Vec<(usize, usize, String)>,
@@ -119,7 +120,7 @@ pub(super) struct World {
     within: Duration,
 }
 
-impl World {
+impl TestWorld {
     /// A new one, in which nothing has happened, with services of these names; `None`: with all of them.
     pub(super) fn new(
         ground: &Ground,
@@ -131,10 +132,10 @@ impl World {
         let options = veche_mailbox::Options::default();
         let mailbox = Mailbox::mesh(1, &options).pop();
         let mailbox = mailbox.ok_or("no mailbox")?;
-        let common = Arc::new(Common::new(1, now()));
+        let common = Arc::new(ProcessState::new(1, now()));
         common.set_ready(true);
         let outbound = Outbound::default();
-        let report = Report::new(
+        let report = MetricsReport::new(
             Arc::clone(&common),
             outbound,
             Arc::default(),
@@ -143,25 +144,25 @@ impl World {
         let outboxes = Outboxes::new(ground.outbox_bytes_max);
         // Against nobody here, and the same each time.
         let outboxes = outboxes.with_random(|bytes| bytes.fill(0x5a));
-        let mut shared = Shared::new(
+        let mut shared = Context::new(
             Hub::new(WorkerId(0), 1, seed, veche_hub::Options::default()),
-            Ports::new(outboxes, Post::new(1, options.credits)),
+            Requests::new(outboxes, HubMailer::new(1, options.credits)),
             Arc::clone(&ground.site),
             Arc::clone(&common.stats[0]),
             Box::new(DiskFiles::default()),
             Arc::new(report),
         );
-        let journal = Journal::default();
-        let outside = Outside::new(journal.clone());
-        let mut here = Here::start(0, 1, &shelf, Box::new(outside.clone()))?;
-        here.keep_journal(journal.clone());
+        let journal = AppRecorder::default();
+        let outside = MockServices::new(journal.clone());
+        let mut here = AppHosts::start(0, 1, &shelf, Box::new(outside.clone()))?;
+        here.record_to(journal.clone());
         shared.apps = Some(Box::new(here));
         let mut network = Simulated::new(veche_net::Options::default(), seed, MONO_MS)
             .map_err(|error| format!("no descriptor: {error}"))?;
         for _ in &ground.site.listeners {
             network.add_listener();
         }
-        let mut worker: Worker<Simulated> = Worker::new(network, shared, mailbox, common);
+        let mut worker: WorkerLoop<Simulated> = WorkerLoop::new(network, shared, mailbox, common);
         worker.simulate(WALL_MS);
         Ok(Self {
             worker,
@@ -182,7 +183,7 @@ impl World {
     }
 
     /// A client's own part, and the network.
-    pub(super) fn client(&mut self, number: usize) -> Option<(&mut Client, &mut Simulated)> {
+    pub(super) fn client(&mut self, number: usize) -> Option<(&mut TestClient, &mut Simulated)> {
         let client = self.clients.get_mut(number)?;
         Some((client, self.worker.network()))
     }
@@ -211,7 +212,7 @@ impl World {
         &mut self,
         listener: usize,
         remote: Option<IpAddr>,
-        begin: impl FnOnce(veche_net::ConnectionId, &mut Simulated) -> Client,
+        begin: impl FnOnce(veche_net::ConnectionId, &mut Simulated) -> TestClient,
     ) -> usize {
         let remote = remote.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let port = 50_000 + (self.clients.len() % 10_000) as u16;
@@ -229,7 +230,7 @@ impl World {
             return number;
         }
         let listener = self.push_listener.0 as usize;
-        let number = self.dial(listener, None, |id, _| Client::back_end(id));
+        let number = self.dial(listener, None, |id, _| TestClient::back_end(id));
         self.back_end = Some(number);
         number
     }
@@ -247,10 +248,14 @@ impl World {
             for client in &mut self.clients {
                 client.hear(network, &mut self.codecs);
             }
-            if network.rests_until_ms().is_some() {
+            if network.idle_until_ms().is_some() {
                 return Ok(());
             }
-            by_itself = if network.has_told() { 0 } else { by_itself + 1 };
+            by_itself = if network.has_delivered() {
+                0
+            } else {
+                by_itself + 1
+            };
             if turns.is_multiple_of(TURNS_PER_LOOK) {
                 self.look_at_the_clock()?;
             }
@@ -274,26 +279,26 @@ impl World {
 
     /// When something is to be done if nobody does anything; `u64::MAX` for never. After [`settle`](Self::settle).
     pub(super) fn next_ms(&mut self) -> u64 {
-        let rests_ms = self.network().rests_until_ms().unwrap_or(0);
+        let rests_ms = self.network().idle_until_ms().unwrap_or(0);
         rests_ms.min(self.outside.next_ms())
     }
 
     /// Lets servers be there, or not, for what applications have dialed.
     fn take_calls(&mut self) {
         let network = self.worker.network();
-        for (id, address) in network.take_calls() {
-            let Some(Dialed {
+        for (id, address) in network.take_dials() {
+            let Some(DialedSocket {
                 url,
                 server: Some((stub, says)),
             }) = self.outside.dialed(address)
             else {
-                network.refuse(id);
+                network.refuse_dial(id);
                 continue;
             };
             match says {
                 // It never comes about: whoever dials has a time limit.
-                Err(fault) if fault.kind == FaultKind::Timeout => {}
-                Err(_) => network.refuse(id),
+                Err(fault) if fault.kind == CallErrorKind::Timeout => {}
+                Err(_) => network.refuse_dial(id),
                 Ok(says) => {
                     let text =
                         |key: &str| Some(says.get(key).text()).filter(|text| !text.is_empty());
@@ -303,9 +308,9 @@ impl World {
                         refusal: status
                             .map(|status| (status as u16, says.get("body").bytes().to_vec())),
                     };
-                    network.take_up(id);
+                    network.accept_dial(id);
                     self.callers.push((stub, self.clients.len(), url));
-                    self.clients.push(Client::serve(id, welcome));
+                    self.clients.push(TestClient::serve(id, welcome));
                 }
             }
         }

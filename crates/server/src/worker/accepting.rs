@@ -4,17 +4,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use tracing::{debug, warn};
-use veche_frontends::access::Access;
-use veche_frontends::site::Role;
-use veche_frontends::stats::{SealFailure, TurnedAway};
+use veche_frontends::access::ListenerAccess;
+use veche_frontends::frontend_config::ListenerRole;
+use veche_frontends::stats::{AcceptRejection, TlsHandshakeFailure};
 use veche_net::{ConnectionId, Driver, ListenerId};
-use veche_worker::Accepting;
+use veche_worker::AcceptPolicy;
 
-use super::preface::Preface;
-use super::transport::Transport;
-use super::{Host, LOG, Rest};
+use super::proxy_header::PendingProxyHeader;
+use super::transport::ConnectionTransport;
+use super::{LOG, WorkerApps, WorkerState};
 
-impl<A: Host> Rest<A> {
+impl<A: WorkerApps> WorkerState<A> {
     pub(super) fn accepted<D: Driver>(
         &mut self,
         driver: &mut D,
@@ -25,30 +25,33 @@ impl<A: Host> Rest<A> {
         let stats = Arc::clone(&self.worker.shared().stats);
         stats.accepted.add(1);
         let listener = self.listeners[listener.0 as usize];
-        let may_come = match self.access(listener).may_introduce(peer) {
-            true => self.may_come(listener, peer),
-            false => Err(TurnedAway::NotAProxy),
+        let may_come = match self.access(listener).may_send_proxy_header(peer) {
+            true => self.is_admitted(listener, peer),
+            false => Err(AcceptRejection::NotAProxy),
         };
         if let Err(why) = may_come {
             // Not a byte of it is read, and nothing of it is kept.
             debug!(target: LOG, %peer, ?why, "turned away");
-            stats.turn_away(why);
+            stats.reject_accept(why);
             return driver.close(id);
         }
         let at_cap = self.common.connection_opened();
         self.worker
-            .handle_accepted(id, listener, peer, Transport::default());
+            .handle_accepted(id, listener, peer, ConnectionTransport::default());
         let begin_by_ms = self.begin_by_ms(id);
         if self.access(listener).proxy_protocol {
             if let Some(transport) = self.worker.transport_mut(id) {
-                *transport = Transport::preface(Preface::new(listener, begin_by_ms));
+                *transport = ConnectionTransport::proxy_header(PendingProxyHeader::new(
+                    listener,
+                    begin_by_ms,
+                ));
             }
             self.worker.arm(id, begin_by_ms);
         } else {
-            self.let_in(driver, id, listener, peer, begin_by_ms);
+            self.admit(driver, id, listener, peer, begin_by_ms);
         }
-        if at_cap && self.accepting == Accepting::Everything {
-            self.common.warn_rarely(
+        if at_cap && self.accepting == AcceptPolicy::Everything {
+            self.common.warn_throttled(
                 || warn!(target: LOG, "the connection cap is reached: accepting pauses"),
             );
             self.pause_accepting(driver);
@@ -59,7 +62,7 @@ impl<A: Host> Rest<A> {
 
     /// Counts a connection among those of its client, and has it speak TLS where its listener does. `false`: there is no
     /// room for it, and it is being closed.
-    pub(super) fn let_in<D: Driver>(
+    pub(super) fn admit<D: Driver>(
         &mut self,
         driver: &mut D,
         id: ConnectionId,
@@ -68,27 +71,30 @@ impl<A: Host> Rest<A> {
         begin_by_ms: u64,
     ) -> bool {
         let counts = self.counts(listener, client);
-        let seal = self.seal_for(listener, begin_by_ms);
+        let seal = self.tls_layer_for(listener, begin_by_ms);
         let has_memory = self.has_memory_for(listener);
         let may_stay = match seal {
-            _ if counts && !self.worker.count_as(id, client) => {
+            _ if counts && !self.worker.count_address(id, client) => {
                 debug!(target: LOG, peer = %client, "too many connections of this address");
                 self.worker
                     .shared()
                     .stats
-                    .turn_away(TurnedAway::Connections);
+                    .reject_accept(AcceptRejection::Connections);
                 false
             }
             Ok(None) => true,
             // A handshake costs tens of kilobytes; without TLS the request is answered with 503.
             Ok(Some(_)) if !has_memory => {
-                self.worker.shared().stats.turn_away(TurnedAway::Memory);
+                self.worker
+                    .shared()
+                    .stats
+                    .reject_accept(AcceptRejection::Memory);
                 false
             }
             Ok(Some(seal)) => {
                 self.worker.arm(id, seal.until_ms());
                 if let Some(transport) = self.worker.transport_mut(id) {
-                    *transport = Transport::tls(seal);
+                    *transport = ConnectionTransport::tls(seal);
                 }
                 true
             }
@@ -102,13 +108,13 @@ impl<A: Host> Rest<A> {
 
     /// Whether there is memory for a handshake of TLS there.
     pub(super) fn has_memory_for(&self, listener: u16) -> bool {
-        !self.worker.shared().is_short_of_memory || self.role(listener) != Role::Public
+        !self.worker.shared().is_short_of_memory || self.role(listener) != ListenerRole::Public
     }
 
     /// When a connection that was just accepted has to have come as far as its first byte of HTTP or of a line.
     fn begin_by_ms(&self, id: ConnectionId) -> u64 {
         let shared = self.worker.shared();
-        let limit_ms = shared.now.mono_ms + shared.site.limits.handshake_timeout_ms;
+        let limit_ms = shared.now.mono_ms + shared.config.limits.handshake_timeout_ms;
         let connection = self.worker.connection(id);
         connection.map_or(limit_ms, |connection| {
             connection.deadline_ms().min(limit_ms)
@@ -124,68 +130,68 @@ impl<A: Host> Rest<A> {
     }
 
     /// Returns why a connection is late, if what has to come before its own bytes is, and with it the connection.
-    pub(super) fn lateness(&mut self, id: ConnectionId) -> Option<&'static str> {
+    pub(super) fn timeout_reason(&mut self, id: ConnectionId) -> Option<&'static str> {
         let now_ms = self.worker.shared().now.mono_ms;
         let transport = self.worker.transport_mut(id)?;
         if transport.opens_by_ms() > now_ms {
             return None;
         }
-        let why = if transport.preface_mut().is_some() {
+        let why = if transport.proxy_header_mut().is_some() {
             transport.take();
             let stats = &self.worker.shared().stats;
-            stats.turn_away(TurnedAway::ProxyHeader);
+            stats.reject_accept(AcceptRejection::ProxyHeader);
             "no PROXY header in time"
         } else {
-            if let Some(seal) = transport.seal_mut() {
+            if let Some(seal) = transport.tls_layer_mut() {
                 seal.give_up();
             }
             let stats = &self.worker.shared().stats;
-            stats.seal_failed(SealFailure::TimedOut);
+            stats.tls_failed(TlsHandshakeFailure::TimedOut);
             "the handshake took too long"
         };
         if let Some(connection) = self.worker.connection(id) {
-            debug!(target: LOG, worker = self.me(), peer = %connection.peer, "{why}");
+            debug!(target: LOG, worker = self.index(), peer = %connection.peer, "{why}");
         }
         Some(why)
     }
 
     /// Whether a peer may connect at all, or one for whom a proxy has.
-    pub(super) fn may_come(&self, listener: u16, peer: IpAddr) -> Result<(), TurnedAway> {
+    pub(super) fn is_admitted(&self, listener: u16, peer: IpAddr) -> Result<(), AcceptRejection> {
         if !self.access(listener).admits_peer(peer) {
-            return Err(TurnedAway::Network);
+            return Err(AcceptRejection::Network);
         }
         let now_ms = self.worker.shared().now.mono_ms;
         if self.counts(listener, peer) && !self.common.addresses.may_begin(peer, now_ms) {
-            return Err(TurnedAway::Rate);
+            return Err(AcceptRejection::Rate);
         }
         Ok(())
     }
 
     /// Whether a connection is its peer's: the back end is one address for everybody, and a proxy is as well.
     fn counts(&self, listener: u16, peer: IpAddr) -> bool {
-        let listener = &self.worker.shared().site.listeners[listener as usize];
-        listener.role == Role::Public && !listener.access.trusts(peer)
+        let listener = &self.worker.shared().config.listeners[listener as usize];
+        listener.role == ListenerRole::Public && !listener.access.trusts(peer)
     }
 
-    fn access(&self, listener: u16) -> &Access {
-        &self.worker.shared().site.listeners[listener as usize].access
+    fn access(&self, listener: u16) -> &ListenerAccess {
+        &self.worker.shared().config.listeners[listener as usize].access
     }
 
-    pub(super) fn role(&self, listener: u16) -> Role {
-        self.worker.shared().site.listeners[listener as usize].role
+    pub(super) fn role(&self, listener: u16) -> ListenerRole {
+        self.worker.shared().config.listeners[listener as usize].role
     }
 
     /// At the cap browsers wait; the back end and the operator still get in, on the descriptors kept for them.
     pub(super) fn pause_accepting<D: Driver>(&mut self, driver: &mut D) {
         self.worker.shared().stats.accepts_stalled.add(1);
-        self.set_accepting(driver, Accepting::BackEnds);
+        self.set_accepting(driver, AcceptPolicy::BackEndsOnly);
     }
 
-    pub(super) fn set_accepting<D: Driver>(&mut self, driver: &mut D, accepting: Accepting) {
+    pub(super) fn set_accepting<D: Driver>(&mut self, driver: &mut D, accepting: AcceptPolicy) {
         let before = std::mem::replace(&mut self.accepting, accepting);
         for (index, &listener) in self.listeners.iter().enumerate() {
             let (role, id) = (self.role(listener), ListenerId(index as u32));
-            match (before.takes(role), accepting.takes(role)) {
+            match (before.accepts(role), accepting.accepts(role)) {
                 (true, false) => driver.pause_accept(id),
                 (false, true) => driver.resume_accept(id),
                 (true, true) | (false, false) => {}
@@ -197,13 +203,13 @@ impl<A: Host> Rest<A> {
     pub(super) fn settle_accepting<D: Driver>(&mut self, driver: &mut D) {
         let is_draining = self.worker.is_draining();
         let wanted = match self.accepting {
-            Accepting::Nothing => return,
-            _ if is_draining && self.common.have_services_ended() => Accepting::Nothing,
-            _ if is_draining && self.common.are_clients_gone() => Accepting::Clients,
-            Accepting::Everything if self.common.is_at_cap() => {
+            AcceptPolicy::Nothing => return,
+            _ if is_draining && self.common.have_services_ended() => AcceptPolicy::Nothing,
+            _ if is_draining && self.common.are_clients_gone() => AcceptPolicy::ClientsOnly,
+            AcceptPolicy::Everything if self.common.is_at_cap() => {
                 return self.pause_accepting(driver);
             }
-            Accepting::BackEnds if self.common.is_below_cap() => Accepting::Everything,
+            AcceptPolicy::BackEndsOnly if self.common.is_below_cap() => AcceptPolicy::Everything,
             same => same,
         };
         if wanted != self.accepting {

@@ -2,19 +2,19 @@
 //!
 //! Once it is dialed it is a connection as any other: it has a slot, an outbox, and its events come by the same ways.
 
-use veche_apps::{Asked, Outgoing};
-use veche_frontends::Caller;
+use veche_apps::{DialAction, OutgoingConnection};
+use veche_frontends::DialId;
 use veche_net::{CloseReason, Driver};
-use veche_tls::Trust;
+use veche_tls::ClientTrust;
 
-use super::sealed::Seal;
-use super::transport::Transport;
-use super::{Host, Rest};
+use super::tls::TlsLayer;
+use super::transport::ConnectionTransport;
+use super::{WorkerApps, WorkerState};
 
 /// Why nothing is dialed any more.
 const GOING_AWAY: &str = "the server is going away";
 
-impl<A: Host> Rest<A> {
+impl<A: WorkerApps> WorkerState<A> {
     /// Dials what applications have asked for, and gives up what they want no more.
     pub(super) fn dial<D: Driver>(&mut self, driver: &mut D) {
         for (outgoing, trust) in self.readings.take_ready() {
@@ -23,7 +23,7 @@ impl<A: Host> Rest<A> {
         let asked = self.worker.with_apps(|here, _| here.take_asked());
         for asked in asked.unwrap_or_default() {
             match asked {
-                Asked::Dial(mut outgoing) => match outgoing.tls.take() {
+                DialAction::Dial(mut outgoing) => match outgoing.tls.take() {
                     None => self.dial_one(driver, *outgoing, Ok(None)),
                     Some(believe) => {
                         let (trusts, waker) = (&self.common.trusts, || driver.waker());
@@ -33,7 +33,7 @@ impl<A: Host> Rest<A> {
                         }
                     }
                 },
-                Asked::HangUp(caller) => self.hang_up(caller),
+                DialAction::HangUp(caller) => self.hang_up(caller),
             }
         }
     }
@@ -41,8 +41,8 @@ impl<A: Host> Rest<A> {
     fn dial_one<D: Driver>(
         &mut self,
         driver: &mut D,
-        outgoing: Outgoing,
-        trust: Result<Option<Trust>, String>,
+        outgoing: OutgoingConnection,
+        trust: Result<Option<ClientTrust>, String>,
     ) {
         let caller = outgoing.dial.caller;
         if let Err(why) = self.try_dial(driver, outgoing, trust) {
@@ -53,16 +53,16 @@ impl<A: Host> Rest<A> {
     fn try_dial<D: Driver>(
         &mut self,
         driver: &mut D,
-        outgoing: Outgoing,
-        trust: Result<Option<Trust>, String>,
+        outgoing: OutgoingConnection,
+        trust: Result<Option<ClientTrust>, String>,
     ) -> Result<(), String> {
-        let Outgoing {
+        let OutgoingConnection {
             address,
             host,
             dial,
             ..
         } = outgoing;
-        if self.worker.has_told_servers() {
+        if self.worker.has_stopped_servers() {
             return Err(GOING_AWAY.to_owned());
         }
         if self.common.is_at_cap() {
@@ -73,13 +73,14 @@ impl<A: Host> Rest<A> {
         let id = driver.connect(address).map_err(|error| error.to_string())?;
         let peer = address.ip();
         self.common.connection_opened();
-        let transport =
-            tls.map_or_else(Transport::default, |tls| Transport::tls(Seal::dialed(*tls)));
+        let transport = tls.map_or_else(ConnectionTransport::default, |tls| {
+            ConnectionTransport::tls(TlsLayer::dialed(*tls))
+        });
         self.worker.handle_dialed(id, peer, dial, transport);
         Ok(())
     }
 
-    fn hang_up(&mut self, caller: Caller) {
+    fn hang_up(&mut self, caller: DialId) {
         if !self.readings.forget(caller) {
             self.worker.hang_up(caller);
         }
@@ -87,9 +88,9 @@ impl<A: Host> Rest<A> {
 }
 
 /// Says why a transport is gone; `None` where that was asked for.
-pub(super) fn words(reason: CloseReason) -> Option<String> {
+pub(super) fn error_text(reason: CloseReason) -> Option<String> {
     Some(match reason {
-        CloseReason::Asked => return None,
+        CloseReason::Requested => return None,
         CloseReason::Reset => "the connection was reset".to_owned(),
         CloseReason::Refused => "connection refused".to_owned(),
         CloseReason::TimedOut => "the network timed out".to_owned(),

@@ -4,14 +4,14 @@ use veche_frontends::Now;
 
 /// Wall time as a distance from the driver's.
 #[derive(Default)]
-pub(super) struct Clock {
+pub(super) struct WallClock {
     wall_minus_mono_ms: u64,
     checked_mono_ms: u64,
     /// Nobody is asked: a test says what time it is.
     is_fixed: bool,
 }
 
-impl Clock {
+impl WallClock {
     /// One by which it is `wall_ms` at `mono_ms`.
     pub(super) fn fixed(mono_ms: u64, wall_ms: u64) -> Self {
         Self {

@@ -4,29 +4,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use veche_frontends::hooks::{QuestionId, Verdict};
-use veche_frontends::identity::{Desk, Finding};
+use veche_frontends::hooks::{HookDecision, HookRequestId};
+use veche_frontends::identity::{CompletionSink, IdentityResult};
 use veche_mailbox::Wake as _;
 use veche_net::{ConnectionId, Waker};
 
-use super::{Host, Rest};
+use super::{WorkerApps, WorkerState};
 
 /// A worker's end. Bounded by the connections that ask, each for one thing at a time.
 #[derive(Debug)]
-pub(super) struct Completions {
-    told: Mutex<Vec<(ConnectionId, Told)>>,
+pub(super) struct CompletionInbox {
+    told: Mutex<Vec<(ConnectionId, CompletionEvent)>>,
     /// The worker was woken and has not looked since.
     is_told: AtomicBool,
     waker: Waker,
 }
 
 #[derive(Debug)]
-enum Told {
-    Finding(Finding),
-    Verdict(QuestionId, Verdict),
+enum CompletionEvent {
+    Finding(IdentityResult),
+    Verdict(HookRequestId, HookDecision),
 }
 
-impl Completions {
+impl CompletionInbox {
     pub(super) fn new(waker: Waker) -> Arc<Self> {
         Arc::new(Self {
             told: Mutex::default(),
@@ -36,18 +36,18 @@ impl Completions {
     }
 
     /// What was decided on a question of one of its connections, which may be gone by now. From any thread.
-    pub(super) fn judge(&self, id: ConnectionId, question: QuestionId, verdict: Verdict) {
-        self.say(id, Told::Verdict(question, verdict));
+    pub(super) fn decide(&self, id: ConnectionId, question: HookRequestId, verdict: HookDecision) {
+        self.say(id, CompletionEvent::Verdict(question, verdict));
     }
 
-    fn say(&self, id: ConnectionId, told: Told) {
+    fn say(&self, id: ConnectionId, told: CompletionEvent) {
         self.told.lock().push((id, told));
         if !self.is_told.swap(true, Ordering::AcqRel) {
             self.waker.wake();
         }
     }
 
-    fn take(&self) -> Vec<(ConnectionId, Told)> {
+    fn take(&self) -> Vec<(ConnectionId, CompletionEvent)> {
         // Nearly every turn there is nothing, and then nothing is written that others look at.
         if !self.is_told.load(Ordering::Relaxed) {
             return Vec::new();
@@ -58,20 +58,20 @@ impl Completions {
     }
 }
 
-impl Desk for Completions {
-    fn tell(&self, id: ConnectionId, finding: Finding) {
-        self.say(id, Told::Finding(finding));
+impl CompletionSink for CompletionInbox {
+    fn complete(&self, id: ConnectionId, finding: IdentityResult) {
+        self.say(id, CompletionEvent::Finding(finding));
     }
 }
 
-impl<A: Host> Rest<A> {
+impl<A: WorkerApps> WorkerState<A> {
     /// Hands over what has come since the last turn.
     pub(super) fn take_completions(&mut self) {
         for (id, told) in self.completions.take() {
             match told {
-                Told::Finding(finding) => self.worker.handle_identity(id, finding),
-                Told::Verdict(question, verdict) => {
-                    self.worker.handle_verdict(id, question, verdict);
+                CompletionEvent::Finding(finding) => self.worker.handle_identity(id, finding),
+                CompletionEvent::Verdict(question, verdict) => {
+                    self.worker.handle_hook_decision(id, question, verdict);
                 }
             }
         }

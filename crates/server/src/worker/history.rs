@@ -1,21 +1,21 @@
 //! Between the hub and the archive: a turn's batch goes there, and the hub hears how far it is durable.
 
 use tracing::error;
-use veche_archive::{Record, Refused};
+use veche_archive::{AppendError, Record};
 
-use super::host::Log;
-use super::{Host, Rest};
+use super::host::HistoryLog;
+use super::{WorkerApps, WorkerState};
 use crate::history::records_of;
 
 /// A worker's way into the archive.
-pub(super) struct Ledger {
-    writer: Box<dyn Log>,
+pub(super) struct HistoryWriter {
+    writer: Box<dyn HistoryLog>,
     /// A batch that did not fit; it goes before all others.
     held: Option<Vec<Record>>,
 }
 
-impl Ledger {
-    pub(super) fn new(writer: Box<dyn Log>) -> Self {
+impl HistoryWriter {
+    pub(super) fn new(writer: Box<dyn HistoryLog>) -> Self {
         Self { writer, held: None }
     }
 
@@ -25,9 +25,9 @@ impl Ledger {
     }
 }
 
-impl<A: Host> Rest<A> {
+impl<A: WorkerApps> WorkerState<A> {
     /// What has become durable goes on.
-    pub(super) fn hear_history(&mut self) {
+    pub(super) fn take_durable_history(&mut self) {
         let Some(ledger) = &mut self.ledger else {
             return;
         };
@@ -57,19 +57,19 @@ impl<A: Host> Rest<A> {
         };
         match ledger.writer.append(records) {
             Ok(_) => {}
-            Err(Refused::Full(records)) => ledger.held = Some(records),
+            Err(AppendError::Full(records)) => ledger.held = Some(records),
             // Whoever waits goes with the process.
-            Err(Refused::Closed(_)) if self.common.history.is_closing() => self.ledger = None,
-            Err(Refused::Closed(_)) => self.archive_has_ended(),
+            Err(AppendError::Closed(_)) if self.common.history.is_closing() => self.ledger = None,
+            Err(AppendError::Closed(_)) => self.archive_has_ended(),
         }
     }
 
     /// Its thread has ended by a fault of ours: a process that begins anew has one again.
     fn archive_has_ended(&self) -> ! {
-        error!(worker = self.me(), "the archive of history has ended");
+        error!(worker = self.index(), "the archive of history has ended");
         eprintln!(
             "veche: worker {}: the archive of history has ended",
-            self.me()
+            self.index()
         );
         std::thread::sleep(std::time::Duration::from_millis(200));
         std::process::abort();

@@ -1,31 +1,31 @@
 //! What the glue needs of the applications, of the log and of the back end. The server has one of each; a test stands in
 //! for them.
 
-use veche_apps::{Asked, Here, Shelf};
-use veche_archive::{Durable, Record, Refused, Writer};
-use veche_frontends::Shared;
-use veche_frontends::hooks::{Question, Verdict};
-use veche_webhooks::hooks::{Done, Hooks};
+use veche_apps::{AppHosts, AppSet, DialAction};
+use veche_archive::{AppendError, DurableBatch, Record, Writer};
+use veche_frontends::Context;
+use veche_frontends::hooks::{HookDecision, HookRequest};
+use veche_webhooks::hooks::{HookClient, OnDecision};
 use veche_worker::AppHost;
 
 /// The applications of a worker, as far as its driver is concerned.
-pub(crate) trait Host: AppHost {
+pub(crate) trait WorkerApps: AppHost {
     /// Takes what they want of the worker's sockets.
-    fn take_asked(&mut self) -> Vec<Asked>;
+    fn take_asked(&mut self) -> Vec<DialAction>;
 
     /// Puts other code in force.
-    fn reload(&mut self, shelf: &Shelf, shared: &mut Shared);
+    fn reload(&mut self, shelf: &AppSet, shared: &mut Context);
 
     /// Begins the services that were held back.
     fn start_services(&mut self);
 }
 
-impl Host for Here {
-    fn take_asked(&mut self) -> Vec<Asked> {
-        self.take_asked()
+impl WorkerApps for AppHosts {
+    fn take_asked(&mut self) -> Vec<DialAction> {
+        self.take_dial_actions()
     }
 
-    fn reload(&mut self, shelf: &Shelf, shared: &mut Shared) {
+    fn reload(&mut self, shelf: &AppSet, shared: &mut Context) {
         self.reload(shelf, shared);
     }
 
@@ -35,23 +35,23 @@ impl Host for Here {
 }
 
 /// Where a worker writes history: see [`Writer`], whose methods these are.
-pub(crate) trait Log {
-    fn append(&mut self, records: Vec<Record>) -> Result<u64, Refused>;
+pub(crate) trait HistoryLog {
+    fn append(&mut self, records: Vec<Record>) -> Result<u64, AppendError>;
 
-    fn durable(&mut self) -> Option<Durable>;
+    fn durable(&mut self) -> Option<DurableBatch>;
 
     fn is_failing(&self) -> bool;
 
     fn is_closed(&self) -> bool;
 }
 
-impl Log for Writer {
-    fn append(&mut self, records: Vec<Record>) -> Result<u64, Refused> {
+impl HistoryLog for Writer {
+    fn append(&mut self, records: Vec<Record>) -> Result<u64, AppendError> {
         self.append(records)
     }
 
-    fn durable(&mut self) -> Option<Durable> {
-        self.durable()
+    fn durable(&mut self) -> Option<DurableBatch> {
+        self.take_durable()
     }
 
     fn is_failing(&self) -> bool {
@@ -63,13 +63,13 @@ impl Log for Writer {
     }
 }
 
-/// Decides on commands of clients: see [`Hooks::ask`].
-pub(crate) trait Decide {
-    fn ask(&self, question: Question, done: Done) -> Option<Verdict>;
+/// Decides on commands of clients: see [`HookClient::ask`].
+pub(crate) trait HookExecutor {
+    fn ask(&self, question: HookRequest, done: OnDecision) -> Option<HookDecision>;
 }
 
-impl Decide for Hooks {
-    fn ask(&self, question: Question, done: Done) -> Option<Verdict> {
+impl HookExecutor for HookClient {
+    fn ask(&self, question: HookRequest, done: OnDecision) -> Option<HookDecision> {
         self.ask(question, done)
     }
 }

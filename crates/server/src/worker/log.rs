@@ -1,31 +1,31 @@
 //! What connections noted, for the log.
 
 use tracing::{info, warn};
-use veche_frontends::{Note, NoteLevel};
+use veche_frontends::{LogNote, NoteLevel};
 
-use super::{Host, LOG, Rest};
+use super::{LOG, WorkerApps, WorkerState};
 
-impl<A: Host> Rest<A> {
+impl<A: WorkerApps> WorkerState<A> {
     /// Writes down what connections noted.
     pub(super) fn log(&mut self) {
-        for Note {
+        for LogNote {
             session,
             level,
-            what,
-        } in std::mem::take(&mut self.worker.shared_mut().notes)
+            text: what,
+        } in std::mem::take(&mut self.worker.shared_mut().log_notes)
         {
             let peer = self.worker.connection(session);
             let peer = peer.map(|connection| connection.peer);
             let peer = peer.map_or_else(String::new, |peer| peer.to_string());
             match level {
-                NoteLevel::Info => info!(target: LOG, worker = self.me(), %peer, "{what}"),
-                NoteLevel::Warn => warn!(target: LOG, worker = self.me(), %peer, "{what}"),
+                NoteLevel::Info => info!(target: LOG, worker = self.index(), %peer, "{what}"),
+                NoteLevel::Warn => warn!(target: LOG, worker = self.index(), %peer, "{what}"),
             }
         }
-        while let Some((dropped, last)) = self.worker.shared_mut().take_dropped_notes() {
+        while let Some((dropped, last)) = self.worker.shared_mut().take_dropped_log_notes() {
             warn!(
                 target: LOG,
-                worker = self.me(),
+                worker = self.index(),
                 dropped, "{dropped} more of this kind were not logged: {last}"
             );
         }

@@ -1,29 +1,30 @@
 //! What a test of the worker's glue does with it from outside: see `glue`.
 
-use veche_frontends::{Now, Shared};
+use veche_frontends::{Context, Now};
 use veche_net::Driver;
 use veche_worker::{TurnLimits, TurnState};
 
-use super::clock::Clock;
-use super::host::Decide;
-use super::{Host, Worker};
+use super::clock::WallClock;
+use super::host::HookExecutor;
+use super::{WorkerApps, WorkerLoop};
 
-impl<D: Driver, A: Host> Worker<D, A> {
+impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
     /// Makes it one of a world where it is `now`, with these limits of a turn.
     pub(crate) fn enter(&mut self, now: Now, limits: TurnLimits) {
         self.simulate(now.wall_ms);
-        self.rest.clock = Clock::fixed(now.mono_ms, now.wall_ms);
+        self.rest.clock = WallClock::fixed(now.mono_ms, now.wall_ms);
         self.rest.worker.set_limits(limits);
     }
 
     /// Questions go there instead of to the hooks.
-    pub(crate) fn decide_by(&mut self, decider: impl Decide + 'static) {
+    pub(crate) fn decide_by(&mut self, decider: impl HookExecutor + 'static) {
         self.rest.decider = Some(Box::new(decider));
     }
 
     /// Takes the events that the driver has now: a turn that waits several times.
-    pub(crate) fn hear_at_once(&mut self) {
-        self.hear(Some(0)).expect("a network that does not fail");
+    pub(crate) fn deliver_at_once(&mut self) {
+        self.poll_driver(Some(0))
+            .expect("a network that does not fail");
     }
 
     /// The network, to look at.
@@ -32,12 +33,12 @@ impl<D: Driver, A: Host> Worker<D, A> {
     }
 
     /// What the connections share.
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Context {
         self.rest.worker.shared()
     }
 
     /// The same to be changed.
-    pub(crate) fn shared_mut(&mut self) -> &mut Shared {
+    pub(crate) fn shared_mut(&mut self) -> &mut Context {
         self.rest.worker.shared_mut()
     }
 
@@ -54,7 +55,7 @@ impl<D: Driver, A: Host> Worker<D, A> {
     /// Calls its applications.
     pub(crate) fn with_apps<R>(
         &mut self,
-        call: impl FnOnce(&mut A, &mut Shared) -> R,
+        call: impl FnOnce(&mut A, &mut Context) -> R,
     ) -> Option<R> {
         self.rest.worker.with_apps(call)
     }

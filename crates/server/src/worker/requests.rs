@@ -2,26 +2,26 @@
 
 use std::sync::Arc;
 
-use veche_worker::Request;
+use veche_worker::ExternalRequest;
 
-use super::{Host, Rest};
+use super::{WorkerApps, WorkerState};
 
-impl<A: Host> Rest<A> {
+impl<A: WorkerApps> WorkerState<A> {
     pub(super) fn perform_requests(&mut self) {
         while let Some(request) = self.worker.poll_request() {
             match request {
-                Request::Hook(question) => {
+                ExternalRequest::Hook(question) => {
                     let (session, id) = (question.session, question.id);
                     let completions = Arc::clone(&self.completions);
-                    let done = Box::new(move |verdict| completions.judge(session, id, verdict));
+                    let done = Box::new(move |verdict| completions.decide(session, id, verdict));
                     let decider = self.decider.as_deref().unwrap_or(&self.common.hooks);
                     if let Some(verdict) = decider.ask(question, done) {
-                        self.worker.handle_verdict(session, id, verdict);
+                        self.worker.handle_hook_decision(session, id, verdict);
                     }
                 }
-                Request::AppsStopped => self.common.apps_stopped(),
-                Request::ClientsGone => self.common.clients_gone(),
-                Request::ServicesEnded => self.common.services_ended(),
+                ExternalRequest::AppsStopped => self.common.mark_apps_stopped(),
+                ExternalRequest::ClientsGone => self.common.mark_clients_gone(),
+                ExternalRequest::ServicesEnded => self.common.mark_services_ended(),
             }
         }
         if self.worker.is_draining() {
@@ -40,7 +40,7 @@ impl<A: Host> Rest<A> {
     pub(super) fn note_events(&mut self) {
         let (events, lost) = self.worker.poll_channel_events();
         if lost > 0 || !events.is_empty() {
-            self.common.events.note(events, lost);
+            self.common.events.enqueue(events, lost);
         }
     }
 }

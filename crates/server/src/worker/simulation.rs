@@ -3,21 +3,21 @@
 use veche_net::Driver;
 use veche_worker::TurnLimits;
 
-use super::clock::Clock;
-use super::{Host, Worker};
+use super::clock::WallClock;
+use super::{WorkerApps, WorkerLoop};
 
-impl<D: Driver, A: Host> Worker<D, A> {
+impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
     /// Makes it one of a test: it is `wall_ms` now, spare memory is not looked for, and the driver's listeners are the
     /// site's, in order.
     pub(crate) fn simulate(&mut self, wall_ms: u64) {
         let Self { driver, rest } = self;
-        rest.clock = Clock::fixed(driver.now_ms(), wall_ms);
+        rest.clock = WallClock::fixed(driver.now_ms(), wall_ms);
         rest.worker.set_limits(TurnLimits {
             maintains: false,
             ..TurnLimits::default()
         });
         rest.readings.is_own = true;
-        rest.listeners = (0..rest.worker.shared().site.listeners.len() as u16).collect();
+        rest.listeners = (0..rest.worker.shared().config.listeners.len() as u16).collect();
     }
 
     /// The network.

@@ -1,69 +1,69 @@
 //! What lies between a socket and its connection, and what leaves for the socket.
 
-use veche_frontends::End;
+use veche_frontends::TransportEnd;
 use veche_net::{Buffer, ConnectionId, Driver};
-use veche_worker::{TransportCommand, Write};
+use veche_worker::{PendingWrite, TransportCommand};
 
-use super::preface::Preface;
-use super::sealed::Seal;
-use super::{Host, Rest};
+use super::proxy_header::PendingProxyHeader;
+use super::tls::TlsLayer;
+use super::{WorkerApps, WorkerState};
 
 /// What lies between a connection's socket and its own bytes. Nothing of it for a plain one.
 #[derive(Default)]
-pub(super) struct Transport {
+pub(super) struct ConnectionTransport {
     /// One word of each connection: a PROXY header is complete before TLS begins.
-    layer: Option<Box<Layer>>,
+    layer: Option<Box<TransportLayer>>,
 }
 
 #[expect(
     clippy::large_enum_variant,
     reason = "it is boxed, and a header takes a moment"
 )]
-pub(super) enum Layer {
+pub(super) enum TransportLayer {
     /// The header of a proxy has yet to come.
-    Preface(Preface),
+    Preface(PendingProxyHeader),
     /// The peer speaks TLS.
-    Tls(Seal),
+    Tls(TlsLayer),
 }
 
-impl Transport {
-    pub(super) fn tls(seal: Seal) -> Self {
+impl ConnectionTransport {
+    pub(super) fn tls(seal: TlsLayer) -> Self {
         Self {
-            layer: Some(Box::new(Layer::Tls(seal))),
+            layer: Some(Box::new(TransportLayer::Tls(seal))),
         }
     }
 
-    pub(super) fn preface(preface: Preface) -> Self {
+    pub(super) fn proxy_header(preface: PendingProxyHeader) -> Self {
         Self {
-            layer: Some(Box::new(Layer::Preface(preface))),
+            layer: Some(Box::new(TransportLayer::Preface(preface))),
         }
     }
 
     #[inline]
-    pub(super) fn layer(&self) -> Option<&Layer> {
+    pub(super) fn layer(&self) -> Option<&TransportLayer> {
         self.layer.as_deref()
     }
 
-    pub(super) fn preface_mut(&mut self) -> Option<&mut Preface> {
+    pub(super) fn proxy_header_mut(&mut self) -> Option<&mut PendingProxyHeader> {
         match self.layer.as_deref_mut() {
-            Some(Layer::Preface(preface)) => Some(preface),
-            Some(Layer::Tls(_)) | None => None,
+            Some(TransportLayer::Preface(preface)) => Some(preface),
+            Some(TransportLayer::Tls(_)) | None => None,
         }
     }
 
     #[inline]
-    pub(super) fn seal(&self) -> Option<&Seal> {
+    pub(super) fn tls_layer(&self) -> Option<&TlsLayer> {
         match self.layer() {
-            Some(Layer::Tls(seal)) => Some(seal),
-            Some(Layer::Preface(_)) | None => None,
+            Some(TransportLayer::Tls(seal)) => Some(seal),
+            Some(TransportLayer::Preface(_)) | None => None,
         }
     }
 
     #[inline]
-    pub(super) fn seal_mut(&mut self) -> Option<&mut Seal> {
+    pub(super) fn tls_layer_mut(&mut self) -> Option<&mut TlsLayer> {
         match self.layer.as_deref_mut() {
-            Some(Layer::Tls(seal)) => Some(seal),
-            Some(Layer::Preface(_)) | None => None,
+            Some(TransportLayer::Tls(seal)) => Some(seal),
+            Some(TransportLayer::Preface(_)) | None => None,
         }
     }
 
@@ -76,21 +76,21 @@ impl Transport {
     /// nothing does.
     pub(super) fn opens_by_ms(&self) -> u64 {
         match self.layer() {
-            Some(Layer::Preface(preface)) => preface.until_ms(),
-            Some(Layer::Tls(seal)) => seal.until_ms(),
+            Some(TransportLayer::Preface(preface)) => preface.until_ms(),
+            Some(TransportLayer::Tls(seal)) => seal.until_ms(),
             None => u64::MAX,
         }
     }
 
     /// Returns whether the peer's FIN waits for what came before it.
     pub(super) fn holds_end(&mut self) -> bool {
-        self.seal_mut().is_some_and(Seal::holds_end)
+        self.tls_layer_mut().is_some_and(TlsLayer::holds_end)
     }
 }
 
-const _: () = assert!(size_of::<Transport>() == 8);
+const _: () = assert!(size_of::<ConnectionTransport>() == 8);
 
-impl<A: Host> Rest<A> {
+impl<A: WorkerApps> WorkerState<A> {
     /// Carries out what the worker wants of transports.
     pub(super) fn command_transports<D: Driver>(&mut self, driver: &mut D) {
         while let Some(command) = self.worker.poll_transport() {
@@ -106,21 +106,21 @@ impl<A: Host> Rest<A> {
     /// Sends what the turn has made: one write a connection.
     pub(super) fn flush<D: Driver>(&mut self, driver: &mut D) {
         let mut sent_bytes = 0;
-        while let Some(Write { id, bytes, end }) = self.worker.poll_write() {
-            if end == End::Abort {
+        while let Some(PendingWrite { id, bytes, end }) = self.worker.poll_write() {
+            if end == TransportEnd::Abort {
                 driver.close(id);
                 continue;
             }
             let transport = self.worker.transport_mut(id);
-            let bytes = match transport.is_some_and(|transport| transport.seal().is_some()) {
-                true => self.seal(id, bytes, end),
+            let bytes = match transport.is_some_and(|transport| transport.tls_layer().is_some()) {
+                true => self.encrypt(id, bytes, end),
                 false => bytes,
             };
             if !bytes.is_empty() {
                 sent_bytes += bytes.len() as u64;
                 self.send(driver, id, bytes);
             }
-            if end == End::Shutdown {
+            if end == TransportEnd::Shutdown {
                 driver.shutdown(id);
                 self.worker.handle_shut_down(id, driver.unsent(id));
             }

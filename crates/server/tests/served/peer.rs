@@ -9,15 +9,15 @@ use std::thread;
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use veche_proto::http::{Limits as HeadLimits, parse_head};
+use veche_proto::http::{HeadLimits, parse_head};
 use veche_proto::websocket::{
-    Codecs, Decoder, Event, Limits, MessageKind, Opcode, Role, encode_close, encode_control,
-    encode_message, handshake,
+    Codecs, Decoder, FrameEvent, MessageKind, MessageLimits, Opcode, Role, encode_close,
+    encode_control, encode_message, handshake,
 };
 
 use crate::support::SOON;
 
-const LIMITS: Limits = Limits {
+const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 64 << 20,
     fragments_max: 1 << 20,
     inflate_ratio_max: 0,
@@ -140,10 +140,10 @@ impl<S: Read + Write> Peer<S> {
                     .decode(&mut self.input, &mut self.codecs, &LIMITS);
                 let (taken, event) = decoded.expect("a client that keeps to the protocol");
                 let heard = event.map(|event| match event {
-                    Event::Message { kind, data } => Heard::Message(kind, data.to_vec()),
-                    Event::Ping(_) => Heard::Ping,
-                    Event::Pong(data) => Heard::Pong(data.to_vec()),
-                    Event::Close { code, reason } => Heard::Close(code, reason.to_owned()),
+                    FrameEvent::Message { kind, data } => Heard::Message(kind, data.to_vec()),
+                    FrameEvent::Ping(_) => Heard::Ping,
+                    FrameEvent::Pong(data) => Heard::Pong(data.to_vec()),
+                    FrameEvent::Close { code, reason } => Heard::Close(code, reason.to_owned()),
                 });
                 self.input.drain(..taken);
                 if let Some(heard) = heard {

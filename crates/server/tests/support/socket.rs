@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use socket2::{Domain, Type};
 use veche_proto::websocket::{
-    Codecs, Decoder, Event, Limits, MessageKind, Opcode, Role, encode_close, encode_control,
-    encode_message, handshake,
+    Codecs, Decoder, FrameEvent, MessageKind, MessageLimits, Opcode, Role, encode_close,
+    encode_control, encode_message, handshake,
 };
 
 use super::{SOON, now};
 
-const LIMITS: Limits = Limits {
+const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 16 << 20,
     fragments_max: 1 << 20,
     inflate_ratio_max: 0,
@@ -157,17 +157,17 @@ impl Socket {
                     .decode(&mut self.input, &mut self.codecs, &LIMITS);
                 let (taken, event) = decoded.expect("the server keeps to the protocol");
                 let seen = event.map(|event| match event {
-                    Event::Message {
+                    FrameEvent::Message {
                         kind: MessageKind::Text,
                         data,
                     } => Seen::Text(String::from_utf8(data.to_vec()).expect("checked")),
-                    Event::Message {
+                    FrameEvent::Message {
                         kind: MessageKind::Binary,
                         data,
                     } => Seen::Binary(data.to_vec()),
-                    Event::Ping(_) => Seen::Ping,
-                    Event::Pong(_) => Seen::Pong,
-                    Event::Close { code, reason } => Seen::Close(code, reason.to_owned()),
+                    FrameEvent::Ping(_) => Seen::Ping,
+                    FrameEvent::Pong(_) => Seen::Pong,
+                    FrameEvent::Close { code, reason } => Seen::Close(code, reason.to_owned()),
                 });
                 self.input.drain(..taken);
                 match seen {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::thread;
 
 use super::*;
-use crate::value::Kind;
+use crate::value::ValueKind;
 
 fn dict(bytes_max: usize) -> Dict {
     Dict::new(Options { bytes_max })
@@ -66,14 +66,14 @@ fn numbers_are_increased() {
     assert_eq!(dict.incr(b"t", 1.0, 0.0, 10), Ok(1.0), "it had expired");
     dict.set(b"s", bytes("1"), None, 0).expect("room");
     let refused = dict.incr(b"s", 1.0, 0.0, 0);
-    assert_eq!(refused, Err(Error::NotANumber(Kind::Bytes)));
+    assert_eq!(refused, Err(Error::NotANumber(ValueKind::Bytes)));
     assert_eq!(dict.incr(b"n", f64::MAX, 0.0, 0), Ok(f64::MAX));
     assert_eq!(dict.incr(b"n", f64::MAX, 0.0, 0), Err(Error::NotFinite));
     assert_eq!(dict.get(b"n", 0), Some(Value::Number(f64::MAX)));
 }
 
 #[test]
-fn what_was_changed_meanwhile_is_not_swapped() {
+fn a_changed_entry_is_not_swapped() {
     let dict = dict(1 << 20);
     let (none, absent) = dict.read(b"k", 0);
     assert_eq!(none, None);
@@ -130,7 +130,7 @@ fn it_is_never_over_its_limit_and_throws_nothing_out() {
 }
 
 #[test]
-fn what_has_expired_makes_room() {
+fn expired_entries_make_room() {
     let dict = dict(10_000);
     let mut number = 0;
     while dict.set(format!("{number}").as_bytes(), bytes("v"), Some(10), 0) == Ok(()) {
@@ -193,7 +193,7 @@ fn keys_come_in_order_whatever_shard_they_are_in() {
 
 /// Many random operations, each compared with a map that knows no shards, no limit and no hurry.
 #[test]
-fn it_does_what_a_plain_map_does() {
+fn it_agrees_with_a_plain_map() {
     let mut random = fastrand::Rng::with_seed(7);
     let dict = dict(1 << 30);
     let mut model: BTreeMap<String, (Value, u64)> = BTreeMap::new();

@@ -14,21 +14,21 @@ pub struct Aggregate {
     whole: i128,
     /// Of others, and what their rounding has left out.
     sum: f64,
-    rest: f64,
-    limits: Option<[f64; 2]>,
+    compensation: f64,
+    min_max: Option<[f64; 2]>,
 }
 
 impl Aggregate {
     /// The sum.
     #[must_use]
     pub fn sum(&self) -> f64 {
-        self.whole as f64 + (self.sum + self.rest)
+        self.whole as f64 + (self.sum + self.compensation)
     }
 
     /// The least and the greatest, if there is any.
     #[must_use]
-    pub fn limits(&self) -> Option<[f64; 2]> {
-        self.limits
+    pub fn min_max(&self) -> Option<[f64; 2]> {
+        self.min_max
     }
 
     /// The mean, if there is any.
@@ -44,7 +44,7 @@ impl Aggregate {
             None => {
                 // Neumaier's: what is too small for the sum is kept beside it.
                 let sum = self.sum + number;
-                self.rest += if self.sum.abs() >= number.abs() {
+                self.compensation += if self.sum.abs() >= number.abs() {
                     (self.sum - sum) + number
                 } else {
                     (number - sum) + self.sum
@@ -52,7 +52,7 @@ impl Aggregate {
                 self.sum = sum;
             }
         }
-        self.limits = Some(match self.limits {
+        self.min_max = Some(match self.min_max {
             None => [number, number],
             Some([least, most]) => [least.min(number), most.max(number)],
         });

@@ -3,12 +3,12 @@
 //! A batch is carried out under the lock, change by change; where one is refused, what was done before it is taken back
 //! in reverse. Who watches is told when all of it is done, or nothing.
 
-use super::cell::{Cell, OwnCell};
-use super::change::{Put, row_bytes};
-use super::changes::Event;
+use super::cell::{Cell, OwnedCell};
+use super::change::{PutMode, row_bytes};
 use super::error::TableError;
 use super::expiry::Room;
-use super::rows::Spot;
+use super::rows::RowPosition;
+use super::watch::Event;
 use super::{State, Table};
 
 /// Most changes of a batch.
@@ -16,9 +16,9 @@ pub const BATCH_MAX: usize = 10_000;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Put(Put, Vec<OwnCell>, Option<u64>),
-    Update(OwnCell, Vec<(usize, OwnCell)>),
-    Delete(OwnCell),
+    Put(PutMode, Vec<OwnedCell>, Option<u64>),
+    Update(OwnedCell, Vec<(usize, OwnedCell)>),
+    Delete(OwnedCell),
 }
 
 /// Changes that were noted.
@@ -33,17 +33,17 @@ pub(super) enum Undo {
     /// The row was put in.
     Remove(u32),
     /// It had these values.
-    Restore(u32, Vec<OwnCell>),
+    Restore(u32, Vec<OwnedCell>),
     /// It was there, with that number, which what was done before it may have noted.
-    Insert(u32, Vec<OwnCell>),
+    Insert(u32, Vec<OwnedCell>),
 }
 
-fn own(row: &[Cell<'_>]) -> Vec<OwnCell> {
-    row.iter().copied().map(OwnCell::new).collect()
+fn own(row: &[Cell<'_>]) -> Vec<OwnedCell> {
+    row.iter().copied().map(OwnedCell::new).collect()
 }
 
-fn cells(row: &[OwnCell]) -> Vec<Cell<'_>> {
-    row.iter().map(OwnCell::cell).collect()
+fn cells(row: &[OwnedCell]) -> Vec<Cell<'_>> {
+    row.iter().map(OwnedCell::cell).collect()
 }
 
 impl Batch {
@@ -61,7 +61,7 @@ impl Batch {
     /// [`TableError::Batch`].
     pub fn put(
         &mut self,
-        how: Put,
+        how: PutMode,
         row: &[Cell<'_>],
         ttl_ms: Option<u64>,
     ) -> Result<(), TableError> {
@@ -79,8 +79,8 @@ impl Batch {
     ) -> Result<(), TableError> {
         let changes = changes
             .iter()
-            .map(|(column, cell)| (*column, OwnCell::new(*cell)));
-        self.push(Step::Update(OwnCell::new(key), changes.collect()))
+            .map(|(column, cell)| (*column, OwnedCell::new(*cell)));
+        self.push(Step::Update(OwnedCell::new(key), changes.collect()))
     }
 
     /// As [`Table::delete`].
@@ -88,7 +88,7 @@ impl Batch {
     /// # Errors
     /// [`TableError::Batch`].
     pub fn delete(&mut self, key: Cell<'_>) -> Result<(), TableError> {
-        self.push(Step::Delete(OwnCell::new(key)))
+        self.push(Step::Delete(OwnedCell::new(key)))
     }
 }
 
@@ -110,28 +110,28 @@ impl Table {
             Step::Delete(_) => 0,
         });
         state.make_room(self, needed.sum(), None, &mut most, now_ms)?;
-        self.hold();
+        self.hold_changes();
         let mut undo = Vec::new();
         for step in &batch.steps {
             if let Err(error) = state.step(self, step, now_ms, &mut undo) {
                 for undo in undo.into_iter().rev() {
                     state.undo(self, undo);
                 }
-                self.release(false);
+                self.release_changes(false);
                 return Err(error);
             }
         }
-        self.release(true);
+        self.release_changes(true);
         Ok(())
     }
 }
 
 impl State {
-    pub(super) fn whole_row(&self, table: &Table, number: u32) -> Vec<OwnCell> {
+    pub(super) fn whole_row(&self, table: &Table, number: u32) -> Vec<OwnedCell> {
         let spot = self.rows.find(number).expect("the row is there");
         let columns = 0..table.shape.columns();
         columns
-            .map(|column| OwnCell::new(spot.get(&table.shape, column)))
+            .map(|column| OwnedCell::new(spot.get(&table.shape, column)))
             .collect()
     }
 
@@ -146,7 +146,7 @@ impl State {
             Step::Put(_, row, _) => row[0].cell(),
             Step::Update(key, _) | Step::Delete(key) => key.cell(),
         };
-        let number = self.find(table, key, now_ms).map(Spot::number);
+        let number = self.find(table, key, now_ms).map(RowPosition::number);
         match (step, number) {
             (Step::Put(how, row, ttl_ms), number) => {
                 let before = number.map(|number| (number, self.whole_row(table, number)));
@@ -171,7 +171,7 @@ impl State {
                 self.change(table, number, &changes, now_ms, &mut Room::Made(undo))?;
                 undo.push(Undo::Restore(number, before));
             }
-            (Step::Update(..), None) => return Err(TableError::NoRow(table.show(0, key))),
+            (Step::Update(..), None) => return Err(TableError::NoRow(table.format_value(0, key))),
             (Step::Delete(_), Some(number)) => {
                 undo.push(Undo::Insert(number, self.whole_row(table, number)));
                 self.remove(table, number, Event::Delete);

@@ -7,7 +7,7 @@ use super::error::TableError;
 use super::index::{AnyTree, Index};
 use super::job::{Job, JobError};
 use super::key::{Key, KeyShape};
-use super::rows::{Rows, Spot};
+use super::rows::{RowPosition, Rows};
 use super::tree::{Entry, Tree};
 use super::{State, Table};
 
@@ -35,7 +35,7 @@ pub(super) fn indexes(table: &Table, rows: &Rows, job: &Job) -> Result<Vec<Index
             .into_iter()
             .zip(names.map(|index| &*index.name))
             .collect();
-        done.extend(side_by_side(pairs, |(index, name)| {
+        done.extend(run_parallel(pairs, |(index, name)| {
             fill(index, name, table, rows, job)
         })?);
     }
@@ -43,7 +43,7 @@ pub(super) fn indexes(table: &Table, rows: &Rows, job: &Job) -> Result<Vec<Index
 }
 
 /// Does each on a thread, the first one on this one.
-fn side_by_side<T: Send, R: Send>(
+fn run_parallel<T: Send, R: Send>(
     list: Vec<T>,
     each: impl Fn(T) -> Result<R, JobError> + Sync,
 ) -> Result<Vec<R>, JobError> {
@@ -80,7 +80,7 @@ pub(super) fn fill(
     rows: &Rows,
     job: &Job,
 ) -> Result<Index, JobError> {
-    let source = Source {
+    let source = IndexBuilder {
         keys: &index.shape,
         unique: index.is_unique.then_some(name),
         table,
@@ -96,7 +96,7 @@ pub(super) fn fill(
 }
 
 /// What an index is made of.
-struct Source<'a> {
+struct IndexBuilder<'a> {
     keys: &'a KeyShape,
     /// Its name, if it is unique.
     unique: Option<&'a str>,
@@ -105,13 +105,13 @@ struct Source<'a> {
     job: &'a Job,
 }
 
-impl Source<'_> {
+impl IndexBuilder<'_> {
     fn entries<K: Key>(&self, mut each: impl FnMut(Entry<K>)) -> Result<(), JobError> {
         let shape = &self.table.shape;
         for leaf in self.rows.leaves() {
             self.job.check()?;
             for place in 0..leaf.len() {
-                let spot = Spot { leaf, place };
+                let spot = RowPosition { leaf, place };
                 if self.keys.has(|column| spot.get(shape, column)) {
                     each((self.keys.of_spot(shape, spot), leaf.number(place)));
                 }
@@ -130,7 +130,7 @@ impl Source<'_> {
             self.job.check()?;
             let first = (every - seen % every) % every;
             for place in (first..leaf.len()).step_by(every) {
-                let spot = Spot { leaf, place };
+                let spot = RowPosition { leaf, place };
                 if self.keys.has(|column| spot.get(shape, column)) {
                     sample.push((self.keys.of_spot(shape, spot), leaf.number(place)));
                 }
@@ -203,7 +203,7 @@ impl Source<'_> {
             let spot = self.rows.find(other.1).expect("it was just there");
             let value = |column: usize| spot.get(&self.table.shape, column);
             if self.keys.is_whole(value) {
-                return Err(self.table.taken(name, self.keys, value));
+                return Err(self.table.unique_violation(name, self.keys, value));
             }
         }
         Ok(())

@@ -5,12 +5,12 @@
 //! has rows gets more by ordinary puts, some under one lock; those before a mistake stay.
 
 use super::cell::Cell;
-use super::change::Put;
-use super::changes::Event;
+use super::change::PutMode;
 use super::error::TableError;
 use super::expiry::{EXPIRED_MAX, Room};
 use super::job::{Clocks, Job, JobError};
-use super::load::pack::Pack;
+use super::load::row_batch::RowBatch;
+use super::watch::Event;
 use super::{State, Table, build, json};
 
 /// How rows get into a table.
@@ -24,15 +24,15 @@ enum Mode {
 
 /// Puts rows into a table until all of them are in. Where it is dropped before, what it filled is empty again.
 #[derive(Debug)]
-pub(super) struct Filler<'a> {
+pub(super) struct BulkLoader<'a> {
     table: &'a Table,
     mode: Mode,
-    how: Put,
+    how: PutMode,
     clocks: Clocks,
 }
 
-impl<'a> Filler<'a> {
-    pub(super) fn new(table: &'a Table, how: Put, clocks: Clocks) -> Result<Self, TableError> {
+impl<'a> BulkLoader<'a> {
+    pub(super) fn new(table: &'a Table, how: PutMode, clocks: Clocks) -> Result<Self, TableError> {
         // Others get the lock between.
         while table.expire(EXPIRED_MAX, clocks.mono_ms) > 0 {}
         let mut state = table.state.write();
@@ -55,7 +55,7 @@ impl<'a> Filler<'a> {
     }
 
     /// Puts rows in, under one lock; how many. An error comes with the row that it is about, counted from 0.
-    pub(super) fn put(&self, pack: &Pack) -> Result<u64, (usize, TableError)> {
+    pub(super) fn put(&self, pack: &RowBatch) -> Result<u64, (usize, TableError)> {
         let table = self.table;
         let mut state = table.state.write();
         let mut put = 0;
@@ -86,7 +86,7 @@ impl<'a> Filler<'a> {
             let mut room = Room::Make(&mut most);
             let is_new = state.put(table, self.how, &row, None, now_ms, &mut room);
             let is_new = is_new.map_err(|error| (place, error))?;
-            put += u64::from(is_new || self.how == Put::Upsert);
+            put += u64::from(is_new || self.how == PutMode::Upsert);
         }
         Ok(put)
     }
@@ -99,7 +99,7 @@ impl<'a> Filler<'a> {
         let table = self.table;
         // Nobody may change rows meanwhile, so they are what they are.
         let mut state = table.state.write();
-        state.rows.tighten(&table.shape);
+        state.rows.shrink_to_fit(&table.shape);
         let rows = state.rows.clone();
         drop(state);
         let indexes = build::indexes(table, &rows, job)?;
@@ -113,12 +113,12 @@ impl<'a> Filler<'a> {
         }
         state.is_loading = false;
         self.mode = Mode::Puts;
-        table.tell(|out| json::event(out, Event::Load, None));
+        table.notify_watchers(|out| json::event(out, Event::Load, None));
         Ok(())
     }
 }
 
-impl Drop for Filler<'_> {
+impl Drop for BulkLoader<'_> {
     fn drop(&mut self) {
         if self.mode == Mode::Fill {
             let empty = State::new(&self.table.schema, &self.table.shape);
@@ -130,13 +130,13 @@ impl Drop for Filler<'_> {
 
 impl State {
     /// Puts a row in whose secondary indexes are built later; whether it is in.
-    fn fill(&mut self, table: &Table, how: Put, row: &[Cell<'_>]) -> Result<bool, TableError> {
+    fn fill(&mut self, table: &Table, how: PutMode, row: &[Cell<'_>]) -> Result<bool, TableError> {
         let there = self.number(table, row[0]);
         if let Some(number) = there.filter(|number| self.rows.find(*number).is_some()) {
             return match how {
-                Put::Add => Ok(false),
-                Put::Insert => Err(table.key_taken(row[0])),
-                Put::Upsert => {
+                PutMode::Add => Ok(false),
+                PutMode::Insert => Err(table.duplicate_key(row[0])),
+                PutMode::Upsert => {
                     let changes = row.iter().copied().enumerate().skip(1);
                     self.rows.set(&table.shape, number, changes);
                     Ok(true)

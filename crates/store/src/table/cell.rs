@@ -34,13 +34,13 @@ impl<'a> Cell<'a> {
 
 /// A value that is kept without its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum OwnCell {
+pub(super) enum OwnedCell {
     Null,
     Bits(u64),
     Text(Box<[u8]>),
 }
 
-impl OwnCell {
+impl OwnedCell {
     pub(super) fn new(cell: Cell<'_>) -> Self {
         match cell {
             Cell::Null => Self::Null,
@@ -60,7 +60,7 @@ impl OwnCell {
 
 /// A value of foreign making, before it is known to fit a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Given<'a> {
+pub enum InputValue<'a> {
     /// None.
     Null,
     /// A truth.
@@ -75,7 +75,7 @@ pub enum Given<'a> {
     Other(&'static str),
 }
 
-impl std::fmt::Display for Given<'_> {
+impl std::fmt::Display for InputValue<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Null => out.write_str("nothing"),
@@ -102,7 +102,7 @@ const EXACT_MAX: f64 = (1_u64 << 53) as f64;
 
 /// Where a number lies among the values of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum NumberPosition {
     /// Before the first.
     Before,
     /// At this one.
@@ -118,39 +118,39 @@ impl Column {
     ///
     /// # Errors
     /// [`TableError::Value`]: it is of another type, out of range or too long.
-    pub fn cell<'a>(&self, given: Given<'a>) -> Result<Cell<'a>, TableError> {
-        self.fit(given).map_err(|why| TableError::Value {
+    pub fn cell<'a>(&self, given: InputValue<'a>) -> Result<Cell<'a>, TableError> {
+        self.convert(given).map_err(|why| TableError::Value {
             column: self.name.clone(),
             value: given.to_string(),
             why,
         })
     }
 
-    fn fit<'a>(&self, given: Given<'a>) -> Result<Cell<'a>, String> {
+    fn convert<'a>(&self, given: InputValue<'a>) -> Result<Cell<'a>, String> {
         let wanted = || Err(format!("{} expected", article(&self.kind)));
         match (&self.kind, given) {
-            (_, Given::Null) if self.is_nullable => Ok(Cell::Null),
-            (_, Given::Null) => Err("a value is missing".to_owned()),
-            (Type::Bool, Given::Bool(value)) => Ok(Cell::Bits(value.into())),
+            (_, InputValue::Null) if self.is_nullable => Ok(Cell::Null),
+            (_, InputValue::Null) => Err("a value is missing".to_owned()),
+            (Type::Bool, InputValue::Bool(value)) => Ok(Cell::Bits(value.into())),
             (Type::Unsigned(_) | Type::Signed(_), given) => {
-                let Some(place) = self.kind.place(given) else {
+                let Some(place) = self.kind.position_of(given) else {
                     return wanted();
                 };
                 match place {
-                    Place::At(bits) => Ok(Cell::Bits(bits)),
-                    Place::Behind(_) => wanted(),
-                    Place::Before | Place::After => {
+                    NumberPosition::At(bits) => Ok(Cell::Bits(bits)),
+                    NumberPosition::Behind(_) => wanted(),
+                    NumberPosition::Before | NumberPosition::After => {
                         let [least, most] = whole_limits(&self.kind);
                         Err(format!("out of range: from {least} to {most}"))
                     }
                 }
             }
-            (Type::F32 | Type::F64, given) => match self.kind.place(given) {
-                Some(Place::At(bits)) => Ok(Cell::Bits(bits)),
+            (Type::F32 | Type::F64, given) => match self.kind.position_of(given) {
+                Some(NumberPosition::At(bits)) => Ok(Cell::Bits(bits)),
                 Some(_) => Err("out of range".to_owned()),
                 None => wanted(),
             },
-            (Type::String(most), Given::Text(text)) => {
+            (Type::String(most), InputValue::Text(text)) => {
                 let Ok(decoded) = std::str::from_utf8(text) else {
                     return Err("it is not UTF-8".to_owned());
                 };
@@ -165,11 +165,11 @@ impl Column {
                     )),
                 }
             }
-            (Type::Bytes(most), Given::Text(text)) => match text.len() <= *most {
+            (Type::Bytes(most), InputValue::Text(text)) => match text.len() <= *most {
                 true => Ok(Cell::Text(text)),
                 false => Err(format!("too long: at most {most} bytes")),
             },
-            (Type::Enum(words), Given::Text(text)) => {
+            (Type::Enum(words), InputValue::Text(text)) => {
                 let place = words.iter().position(|word| word.as_bytes() == text);
                 match place {
                     Some(place) => Ok(Cell::Bits(place as u64)),
@@ -202,36 +202,36 @@ fn whole_limits(kind: &Type) -> [i128; 2] {
 
 impl Type {
     /// Where a number lies among those of this type; `None` if either is something else.
-    pub(super) fn place(&self, given: Given<'_>) -> Option<Place> {
+    pub(super) fn position_of(&self, given: InputValue<'_>) -> Option<NumberPosition> {
         match self {
             Self::Unsigned(_) | Self::Signed(_) => {
                 let (value, is_exact) = match given {
-                    Given::Whole(value) => (value, true),
+                    InputValue::Whole(value) => (value, true),
                     // As most are, and the quickest way to it.
-                    Given::Number(value)
+                    InputValue::Number(value)
                         if value.abs() < EXACT_MAX && value as i64 as f64 == value =>
                     {
                         (i128::from(value as i64), true)
                     }
-                    Given::Number(value) if value.is_nan() => return None,
+                    InputValue::Number(value) if value.is_nan() => return None,
                     // Saturates, which is beyond all limits.
-                    Given::Number(value) => (value.floor() as i128, value.fract() == 0.0),
+                    InputValue::Number(value) => (value.floor() as i128, value.fract() == 0.0),
                     // What Lua's numbers can't hold comes as digits.
-                    Given::Text(text) => (std::str::from_utf8(text).ok()?.parse().ok()?, true),
+                    InputValue::Text(text) => (std::str::from_utf8(text).ok()?.parse().ok()?, true),
                     _ => return None,
                 };
                 let [least, most] = whole_limits(self);
                 Some(match value {
-                    _ if value < least => Place::Before,
-                    _ if value > most => Place::After,
-                    _ if is_exact => Place::At(value as i64 as u64),
-                    _ => Place::Behind(value as i64 as u64),
+                    _ if value < least => NumberPosition::Before,
+                    _ if value > most => NumberPosition::After,
+                    _ if is_exact => NumberPosition::At(value as i64 as u64),
+                    _ => NumberPosition::Behind(value as i64 as u64),
                 })
             }
             Self::F32 | Self::F64 => {
                 let value = match given {
-                    Given::Whole(value) => value as f64,
-                    Given::Number(value) => value,
+                    InputValue::Whole(value) => value as f64,
+                    InputValue::Number(value) => value,
                     _ => return None,
                 };
                 if value.is_nan() {
@@ -240,9 +240,9 @@ impl Type {
                 // Beyond all that there can be: as a limit of a scan it is good.
                 if value.is_infinite() {
                     return Some(if value < 0.0 {
-                        Place::Before
+                        NumberPosition::Before
                     } else {
-                        Place::After
+                        NumberPosition::After
                     });
                 }
                 // Zero has one form, so that what compares as equal is.
@@ -251,16 +251,16 @@ impl Type {
                     let rounded = f64::from(value as f32);
                     if rounded.is_infinite() {
                         return Some(if value < 0.0 {
-                            Place::Before
+                            NumberPosition::Before
                         } else {
-                            Place::After
+                            NumberPosition::After
                         });
                     }
                     rounded
                 } else {
                     value
                 };
-                Some(Place::At(value.to_bits()))
+                Some(NumberPosition::At(value.to_bits()))
             }
             _ => None,
         }
@@ -283,7 +283,8 @@ impl Type {
             Self::Bool => bits <= 1,
             Self::Enum(words) => bits < words.len() as u64,
             Self::F32 | Self::F64 => {
-                self.place(Given::Number(f64::from_bits(bits))) == Some(Place::At(bits))
+                self.position_of(InputValue::Number(f64::from_bits(bits)))
+                    == Some(NumberPosition::At(bits))
             }
             _ => true,
         }
@@ -340,57 +341,69 @@ mod tests {
     fn values_fit_or_it_is_said_why() {
         let two = |power: i32| 2_f64.powi(power);
         for (kind, given, expected) in [
-            ("u8", Given::Number(255.0), Ok(Cell::Bits(255))),
-            ("i8", Given::Number(-128.0), Ok(Cell::Bits(-128_i64 as u64))),
+            ("u8", InputValue::Number(255.0), Ok(Cell::Bits(255))),
+            (
+                "i8",
+                InputValue::Number(-128.0),
+                Ok(Cell::Bits(-128_i64 as u64)),
+            ),
             (
                 "u64",
-                Given::Text(b"18446744073709551615"),
+                InputValue::Text(b"18446744073709551615"),
                 Ok(Cell::Bits(u64::MAX)),
             ),
-            ("enum(m,f)", Given::Text(b"f"), Ok(Cell::Bits(1))),
+            ("enum(m,f)", InputValue::Text(b"f"), Ok(Cell::Bits(1))),
             (
                 "string(2)",
-                Given::Text("дя".as_bytes()),
+                InputValue::Text("дя".as_bytes()),
                 Ok(Cell::Text("дя".as_bytes())),
             ),
-            ("bool?", Given::Null, Ok(Cell::Null)),
+            ("bool?", InputValue::Null, Ok(Cell::Null)),
             (
                 "f32",
-                Given::Number(0.1),
+                InputValue::Number(0.1),
                 Ok(Cell::Bits(f64::from(0.1_f32).to_bits())),
             ),
-            ("f64", Given::Number(-0.0), Ok(Cell::Bits(0))),
-            ("u8", Given::Number(256.0), Err("from 0 to 255")),
-            ("i8", Given::Number(-129.0), Err("from -128 to 127")),
+            ("f64", InputValue::Number(-0.0), Ok(Cell::Bits(0))),
+            ("u8", InputValue::Number(256.0), Err("from 0 to 255")),
+            ("i8", InputValue::Number(-129.0), Err("from -128 to 127")),
             (
                 "u8",
-                Given::Number(1.5),
+                InputValue::Number(1.5),
                 Err("a whole number (u8) expected"),
             ),
-            ("u8", Given::Number(f64::NAN), Err("a whole number")),
-            ("u8", Given::Number(f64::INFINITY), Err("from 0 to 255")),
-            ("u8", Given::Bool(true), Err("a whole number")),
-            ("i32", Given::Number(-0.0), Ok(Cell::Bits(0))),
-            ("u64", Given::Number(two(53)), Ok(Cell::Bits(1 << 53))),
-            ("u64", Given::Number(two(63)), Ok(Cell::Bits(1 << 63))),
+            ("u8", InputValue::Number(f64::NAN), Err("a whole number")),
+            (
+                "u8",
+                InputValue::Number(f64::INFINITY),
+                Err("from 0 to 255"),
+            ),
+            ("u8", InputValue::Bool(true), Err("a whole number")),
+            ("i32", InputValue::Number(-0.0), Ok(Cell::Bits(0))),
+            ("u64", InputValue::Number(two(53)), Ok(Cell::Bits(1 << 53))),
+            ("u64", InputValue::Number(two(63)), Ok(Cell::Bits(1 << 63))),
             (
                 "u64",
-                Given::Number(two(64)),
+                InputValue::Number(two(64)),
                 Err("from 0 to 18446744073709551615"),
             ),
-            ("i64", Given::Number(-two(63)), Ok(Cell::Bits(1 << 63))),
-            ("i64", Given::Number(two(63)), Err("to 9223372036854775807")),
-            ("f32", Given::Number(1e39), Err("out of range")),
-            ("f64", Given::Number(f64::NAN), Err("a number")),
+            ("i64", InputValue::Number(-two(63)), Ok(Cell::Bits(1 << 63))),
+            (
+                "i64",
+                InputValue::Number(two(63)),
+                Err("to 9223372036854775807"),
+            ),
+            ("f32", InputValue::Number(1e39), Err("out of range")),
+            ("f64", InputValue::Number(f64::NAN), Err("a number")),
             (
                 "string(2)",
-                Given::Text("дяд".as_bytes()),
+                InputValue::Text("дяд".as_bytes()),
                 Err("at most 2 characters"),
             ),
-            ("string", Given::Text(b"\xff"), Err("not UTF-8")),
-            ("bytes(1)", Given::Text(b"ab"), Err("at most 1 bytes")),
-            ("enum(m,f)", Given::Text(b"x"), Err("one of m, f")),
-            ("u8", Given::Null, Err("missing")),
+            ("string", InputValue::Text(b"\xff"), Err("not UTF-8")),
+            ("bytes(1)", InputValue::Text(b"ab"), Err("at most 1 bytes")),
+            ("enum(m,f)", InputValue::Text(b"x"), Err("one of m, f")),
+            ("u8", InputValue::Null, Err("missing")),
         ] {
             match (column(kind).cell(given), expected) {
                 (Ok(cell), Ok(expected)) => assert_eq!(cell, expected, "{kind}"),
@@ -405,8 +418,8 @@ mod tests {
     #[test]
     fn ordered_bits_have_the_order_of_the_values() {
         let rising = [-1e300, -2.5, -1.0, -0.5, 0.0, 0.5, 1.0, 2.5, 1e300];
-        let bits = |kind: &Type, value: f64| match kind.place(Given::Number(value)) {
-            Some(Place::At(bits)) => kind.ordered(bits),
+        let bits = |kind: &Type, value: f64| match kind.position_of(InputValue::Number(value)) {
+            Some(NumberPosition::At(bits)) => kind.ordered(bits),
             other => panic!("{other:?}"),
         };
         for (kind, values) in [(Type::F64, &rising[..]), (Type::F32, &rising[1..8])] {

@@ -2,17 +2,17 @@
 //!
 //! Everything that can be refused is refused before anything is touched, so nothing has to be taken back.
 
-use super::cell::{Cell, Given, OwnCell};
-use super::changes::Event;
+use super::cell::{Cell, InputValue, OwnedCell};
 use super::error::TableError;
 use super::expiry::Room;
-use super::index::Made;
-use super::rows::Spot;
+use super::index::IndexKey;
+use super::rows::RowPosition;
+use super::watch::Event;
 use super::{KeyShape, Row, State, Table, is_expired, json};
 
 /// What is done where the key is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Put {
+pub enum PutMode {
     /// It is an error.
     Insert,
     /// The row that is there stays.
@@ -23,27 +23,27 @@ pub enum Put {
 
 /// A row's values, kept to see whether they are the same later.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen(Vec<OwnCell>);
+pub struct RowSnapshot(Vec<OwnedCell>);
 
 impl Row<'_> {
     /// Its values as they are.
     #[must_use]
-    pub fn seen(&self) -> Seen {
+    pub fn snapshot(&self) -> RowSnapshot {
         let columns = 0..self.table.schema.columns.len();
-        let cells = columns.map(|column| OwnCell::new(self.get(column)));
-        Seen(cells.collect())
+        let cells = columns.map(|column| OwnedCell::new(self.get(column)));
+        RowSnapshot(cells.collect())
     }
 }
 
 /// How an update went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Updated {
+pub enum UpdateResult {
     /// Done.
-    Yes,
+    Updated,
     /// There is no such row.
     NoRow,
     /// The row is not as it was seen.
-    Changed,
+    Conflict,
 }
 
 impl Table {
@@ -51,11 +51,11 @@ impl Table {
     /// [`Column::cell`](super::Column::cell). It stays for `ttl_ms`, or as the schema says.
     ///
     /// # Errors
-    /// [`TableError::KeyTaken`], [`TableError::Taken`], [`TableError::Full`], [`TableError::Rows`],
+    /// [`TableError::DuplicateKey`], [`TableError::UniqueViolation`], [`TableError::Full`], [`TableError::Rows`],
     /// [`TableError::Loading`].
     pub fn put(
         &self,
-        how: Put,
+        how: PutMode,
         row: &[Cell<'_>],
         ttl_ms: Option<u64>,
         now_ms: u64,
@@ -66,7 +66,7 @@ impl Table {
         state.put(self, how, row, ttl_ms, now_ms, &mut Room::Make(&mut most))
     }
 
-    /// Changes values of a row, by the columns' places; if it is still as it was `seen`, where that is told.
+    /// Changes values of a row, by the columns' places; if it is still as it was `snapshot`, where that is told.
     ///
     /// # Errors
     /// As [`put`](Self::put); [`TableError::Value`] for the key itself.
@@ -74,27 +74,27 @@ impl Table {
         &self,
         key: Cell<'_>,
         changes: &[(usize, Cell<'_>)],
-        seen: Option<&Seen>,
+        seen: Option<&RowSnapshot>,
         now_ms: u64,
-    ) -> Result<Updated, TableError> {
+    ) -> Result<UpdateResult, TableError> {
         let mut state = self.state.write();
         state.refuse_while_loading()?;
         let mut most = state.tidy(self, 1, now_ms);
         let Some(spot) = state.find(self, key, now_ms) else {
-            return Ok(Updated::NoRow);
+            return Ok(UpdateResult::NoRow);
         };
         let number = spot.number();
         if let Some(seen) = seen {
             let cells = seen.0.iter().enumerate();
             let mut cells = cells.map(|(column, own)| own.cell() == spot.get(&self.shape, column));
             if !cells.all(|is_same| is_same) {
-                return Ok(Updated::Changed);
+                return Ok(UpdateResult::Conflict);
             }
         }
         self.check_key_stays(spot, changes)?;
         let mut room = Room::Make(&mut most);
         state.change(self, number, changes, now_ms, &mut room)?;
-        Ok(Updated::Yes)
+        Ok(UpdateResult::Updated)
     }
 
     /// Adds to a number of a row; the sum's bits. `None` if there is no such row.
@@ -105,7 +105,7 @@ impl Table {
         &self,
         key: Cell<'_>,
         column: usize,
-        by: Given<'_>,
+        by: InputValue<'_>,
         now_ms: u64,
     ) -> Result<Option<u64>, TableError> {
         let Some(about) = self
@@ -135,12 +135,14 @@ impl Table {
             _ => 0,
         };
         let sum = match (about.kind.whole(bits), by) {
-            (Some(value), Given::Whole(by)) => Given::Whole(value.saturating_add(by)),
-            (Some(value), Given::Number(by)) if by.fract() == 0.0 => {
-                Given::Whole(value.saturating_add(by as i128))
+            (Some(value), InputValue::Whole(by)) => InputValue::Whole(value.saturating_add(by)),
+            (Some(value), InputValue::Number(by)) if by.fract() == 0.0 => {
+                InputValue::Whole(value.saturating_add(by as i128))
             }
-            (None, Given::Whole(by)) => Given::Number(about.kind.number(bits) + by as f64),
-            (None, Given::Number(by)) => Given::Number(about.kind.number(bits) + by),
+            (None, InputValue::Whole(by)) => {
+                InputValue::Number(about.kind.number(bits) + by as f64)
+            }
+            (None, InputValue::Number(by)) => InputValue::Number(about.kind.number(bits) + by),
             (_, other) => other,
         };
         let cell = about.cell(sum)?;
@@ -179,7 +181,7 @@ impl Table {
         state.refuse_while_loading()?;
         let empty = State::new(&self.schema, &self.shape);
         let full = std::mem::replace(&mut *state, empty);
-        self.tell(|out| json::event(out, Event::Clear, None));
+        self.notify_watchers(|out| json::event(out, Event::Clear, None));
         drop(state);
         // Gives back what may be much memory, while nobody waits for it.
         drop(full);
@@ -196,7 +198,7 @@ impl Table {
 
     pub(super) fn check_key_stays(
         &self,
-        spot: Spot<'_>,
+        spot: RowPosition<'_>,
         changes: &[(usize, Cell<'_>)],
     ) -> Result<(), TableError> {
         let key = spot.get(&self.shape, 0);
@@ -207,22 +209,22 @@ impl Table {
             None => Ok(()),
             Some((_, cell)) => Err(TableError::Value {
                 column: self.schema.columns[0].name.clone(),
-                value: self.show(0, *cell),
+                value: self.format_value(0, *cell),
                 why: "a row's key can't be changed".to_owned(),
             }),
         }
     }
 
     /// There is a row with that key.
-    pub(super) fn key_taken(&self, key: Cell<'_>) -> TableError {
-        TableError::KeyTaken {
+    pub(super) fn duplicate_key(&self, key: Cell<'_>) -> TableError {
+        TableError::DuplicateKey {
             column: self.schema.columns[0].name.clone(),
-            value: self.show(0, key),
+            value: self.format_value(0, key),
         }
     }
 
     /// There is a row with these values, which are unique.
-    pub(super) fn taken<'a>(
+    pub(super) fn unique_violation<'a>(
         &self,
         index: &str,
         keys: &KeyShape,
@@ -230,19 +232,19 @@ impl Table {
     ) -> TableError {
         let values = keys.columns().map(|column| {
             let name = &self.schema.columns[column].name;
-            format!("{name} {}", self.show(column, value(column)))
+            format!("{name} {}", self.format_value(column, value(column)))
         });
-        TableError::Taken {
+        TableError::UniqueViolation {
             index: index.into(),
             values: values.collect::<Vec<_>>().join(", "),
         }
     }
 
     /// A value for an error.
-    pub(super) fn show(&self, column: usize, cell: Cell<'_>) -> String {
+    pub(super) fn format_value(&self, column: usize, cell: Cell<'_>) -> String {
         match cell {
             // Shortened, where it is long.
-            Cell::Text(text) => Given::Text(text).to_string(),
+            Cell::Text(text) => InputValue::Text(text).to_string(),
             cell => {
                 let mut out = Vec::new();
                 json::value(&mut out, &self.schema.columns[column].kind, cell, false);
@@ -264,7 +266,7 @@ impl State {
     pub(super) fn put(
         &mut self,
         table: &Table,
-        how: Put,
+        how: PutMode,
         row: &[Cell<'_>],
         ttl_ms: Option<u64>,
         now_ms: u64,
@@ -286,9 +288,9 @@ impl State {
                 self.expire_one(table, number, room);
             } else {
                 return match how {
-                    Put::Add => Ok(false),
-                    Put::Insert => Err(table.key_taken(row[0])),
-                    Put::Upsert => {
+                    PutMode::Add => Ok(false),
+                    PutMode::Insert => Err(table.duplicate_key(row[0])),
+                    PutMode::Upsert => {
                         let changes = row.iter().copied().enumerate().skip(1);
                         let changes: Vec<_> = changes.collect();
                         self.change(table, number, &changes, now_ms, room)?;
@@ -305,7 +307,7 @@ impl State {
         }
         let number = self.new_number(table, row[0])?;
         self.insert(table, number, row, true);
-        table.tell(|out| {
+        table.notify_watchers(|out| {
             json::event(
                 out,
                 Event::Insert,
@@ -332,7 +334,7 @@ impl State {
         rows.insert(&table.shape, number, row);
         let indexes = indexes.iter_mut().filter(|_| is_indexed);
         for index in indexes.chain(keys) {
-            if let Some(made) = index.make(|column| row[column]) {
+            if let Some(made) = index.key_of(|column| row[column]) {
                 index.insert(made, number, &table.shape, rows);
             }
         }
@@ -415,7 +417,7 @@ impl State {
             self.make_room(table, needed, Some(number), most, now_ms)?;
         }
         self.set(table, number, &real);
-        table.tell(|out| {
+        table.notify_watchers(|out| {
             let spot = self.rows.find(number).expect("the row is there");
             let value = |column: usize| spot.get(shape, column);
             json::event(out, Event::Update, Some((&table.schema, &value)));
@@ -428,19 +430,19 @@ impl State {
         let shape = &table.shape;
         let Self { rows, indexes, .. } = self;
         let spot = rows.find(number).expect("the row is there");
-        let mut made: Vec<(usize, Option<Made>)> = Vec::new();
+        let mut made: Vec<(usize, Option<IndexKey>)> = Vec::new();
         for (place, index) in indexes.iter_mut().enumerate() {
             let mut columns = index.shape.columns();
             if !columns.any(|column| changed(changes, column).is_some()) {
                 continue;
             }
             drop(columns);
-            let after = index.make(|column| match changed(changes, column) {
+            let after = index.key_of(|column| match changed(changes, column) {
                 Some(cell) => cell,
                 None => spot.get(shape, column),
             });
             made.push((place, after));
-            if let Some(before) = index.make_of_spot(shape, spot) {
+            if let Some(before) = index.key_of_row(shape, spot) {
                 index.remove(before, number, shape, rows);
             }
         }
@@ -463,11 +465,11 @@ impl State {
         } = self;
         let spot = rows.find(number).expect("the row is there");
         for index in indexes.iter_mut().chain(keys) {
-            if let Some(made) = index.make_of_spot(shape, spot) {
+            if let Some(made) = index.key_of_row(shape, spot) {
                 index.remove(made, number, shape, rows);
             }
         }
-        table.tell(|out| {
+        table.notify_watchers(|out| {
             let key = spot.get(shape, 0);
             json::gone(out, event, &table.schema, key);
         });
@@ -490,7 +492,7 @@ impl State {
             if !index.is_unique || !is_affected(&index.shape) || !index.shape.is_whole(&value) {
                 continue;
             }
-            let Some(made) = index.make(&value) else {
+            let Some(made) = index.key_of(&value) else {
                 continue;
             };
             let Some(other) = index.first(&made, &table.shape, &self.rows) else {
@@ -501,7 +503,7 @@ impl State {
                 continue;
             }
             if !is_expired(table, spot, now_ms) {
-                return Err(table.taken(&about.name, &index.shape, value));
+                return Err(table.unique_violation(&about.name, &index.shape, value));
             }
             // One row may be in the way in several indexes.
             if !expired.contains(&other) {

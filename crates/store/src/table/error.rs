@@ -36,7 +36,7 @@ pub enum TableError {
     },
     /// The key is there.
     #[error("column {column}: there is a row with the key {value}")]
-    KeyTaken {
+    DuplicateKey {
         /// The key's column.
         column: Box<str>,
         /// The key.
@@ -44,7 +44,7 @@ pub enum TableError {
     },
     /// Another row has these values.
     #[error("index {index} is unique, and another row has {values}")]
-    Taken {
+    UniqueViolation {
         /// Which index.
         index: Box<str>,
         /// The values.

@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering;
 
 use super::batch::Undo;
 use super::cell::Cell;
-use super::changes::Event;
 use super::error::TableError;
-use super::index::{Formed as _, Index, Made};
-use super::rows::Spot;
+use super::index::{Index, IndexKey, IndexKeyForm as _};
+use super::rows::RowPosition;
 use super::schema::Evict;
 use super::tree::Edge;
+use super::watch::Event;
 use super::{State, Table, is_expired};
 
 /// Expired rows that go with a change, so that they go faster than new ones can come.
@@ -72,7 +72,7 @@ impl State {
         let Some(index) = self.due(table) else {
             return 0;
         };
-        let Some(Made::Medium(now)) = index.make(|_| Cell::Bits(now_ms)) else {
+        let Some(IndexKey::Medium(now)) = index.key_of(|_| Cell::Bits(now_ms)) else {
             unreachable!("a time that may be missing has 72 bits");
         };
         let tree = u128::tree(&index.tree);
@@ -125,7 +125,7 @@ impl State {
                 Evict::Nothing => None,
                 Evict::Key => match &self.keys {
                     Some(keys) => keys.lowest(),
-                    None => self.rows.from(0).next().map(Spot::number),
+                    None => self.rows.from(0).next().map(RowPosition::number),
                 },
                 Evict::Index(place) => self.indexes[place].lowest(),
             };
@@ -156,10 +156,10 @@ impl State {
             let Some(first) = self.expired(table, now_ms).next() else {
                 return;
             };
-            let Spot { leaf, .. } = self.rows.find(first).expect("it is there");
-            let spots = (0..leaf.len()).map(|place| Spot { leaf, place });
+            let RowPosition { leaf, .. } = self.rows.find(first).expect("it is there");
+            let spots = (0..leaf.len()).map(|place| RowPosition { leaf, place });
             let expired = spots.filter(|spot| is_expired(table, *spot, now_ms));
-            let expired: Vec<u32> = expired.map(Spot::number).take(*most).collect();
+            let expired: Vec<u32> = expired.map(RowPosition::number).take(*most).collect();
             *most -= expired.len();
             for number in expired {
                 self.remove(table, number, Event::Expire);

@@ -11,7 +11,7 @@ use super::*;
 use crate::Value;
 
 /// Rows with a value that is unique, and a word.
-fn sessions(key: &str, more: impl FnOnce(&mut Draft)) -> Arc<Table> {
+fn sessions(key: &str, more: impl FnOnce(&mut SchemaDraft)) -> Arc<Table> {
     table(key, &[("user", "u32"), ("word", "string")], |draft| {
         draft.has_ttl = true;
         draft.indexes = vec![("by_user".to_owned(), vec!["user".to_owned()], true)];
@@ -26,7 +26,7 @@ fn row<'a>(id: u64, user: u64) -> [Cell<'a>; 3] {
 /// Puts in so many rows that expire at 10 ms, and a user each.
 fn fill(table: &Table, rows: u64) {
     for id in 0..rows {
-        let put = table.put(Put::Insert, &row(id, id), Some(10), 0);
+        let put = table.put(PutMode::Insert, &row(id, id), Some(10), 0);
         put.expect("room");
     }
 }
@@ -48,7 +48,7 @@ impl Told {
     }
 }
 
-fn told(changes: &Changes) -> Vec<Told> {
+fn told(changes: &Watcher) -> Vec<Told> {
     let parcels = std::iter::from_fn(|| changes.next(None));
     let texts = parcels.map(|parcel| match parcel.value {
         Value::Bytes(text) => Told {
@@ -68,21 +68,21 @@ fn changes_take_out_a_few_of_many_that_expire_at_once() {
     let mut left = ROWS as usize;
     let mut batch = Batch::default();
     batch
-        .put(Put::Insert, &row(10_000, 10_000), None)
+        .put(PutMode::Insert, &row(10_000, 10_000), None)
         .expect("few");
     table.apply(&batch, 10).expect("room");
     left -= EXPIRED_PER_CHANGE;
     assert_eq!((rows(), table.count(10)), (left + 1, 1));
     let changes = [(2, Cell::Text(b"bob"))];
     let updated = table.update(Cell::Bits(10_000), &changes, None, 10);
-    assert_eq!(updated, Ok(Updated::Yes));
+    assert_eq!(updated, Ok(UpdateResult::Updated));
     assert_eq!(table.delete(Cell::Bits(4999), 10), Ok(false), "expired");
     left -= 2 * EXPIRED_PER_CHANGE;
     assert_eq!((rows(), table.count(10)), (left + 1, 1));
     // A batch takes out as many as its changes would, up to a limit.
     let mut batch = Batch::default();
     for id in 20_000..20_200 {
-        batch.put(Put::Insert, &row(id, id), None).expect("few");
+        batch.put(PutMode::Insert, &row(id, id), None).expect("few");
     }
     table.apply(&batch, 10).expect("room");
     left -= EXPIRED_MAX;
@@ -95,24 +95,31 @@ fn changes_take_out_a_few_of_many_that_expire_at_once() {
 }
 
 #[test]
-fn what_is_unique_is_free_though_its_row_waits_to_be_taken_out() {
+fn an_expired_rows_unique_value_is_free_before_its_removal() {
     let table = sessions("id:u32", |draft| {
         let both = vec!["user".to_owned(), "word".to_owned()];
         draft.indexes.push(("by_both".to_owned(), both, true));
     });
     fill(&table, 1000);
     let changes = table.watch(1000);
-    assert_eq!(table.put(Put::Insert, &row(5000, 900), None, 10), Ok(true));
+    assert_eq!(
+        table.put(PutMode::Insert, &row(5000, 900), None, 10),
+        Ok(true)
+    );
     let mut batch = Batch::default();
-    batch.put(Put::Insert, &row(5001, 901), None).expect("few");
+    batch
+        .put(PutMode::Insert, &row(5001, 901), None)
+        .expect("few");
     batch
         .update(Cell::Bits(5001), &[(1, Cell::Bits(902))])
         .expect("few");
     // The key of a row that has expired.
-    batch.put(Put::Insert, &row(903, 5002), None).expect("few");
+    batch
+        .put(PutMode::Insert, &row(903, 5002), None)
+        .expect("few");
     table.apply(&batch, 10).expect("nothing is in the way");
-    let refused = table.put(Put::Insert, &row(6000, 902), None, 10);
-    assert!(matches!(refused, Err(TableError::Taken { .. })));
+    let refused = table.put(PutMode::Insert, &row(6000, 902), None, 10);
+    assert!(matches!(refused, Err(TableError::UniqueViolation { .. })));
     table.check();
     let told = told(&changes);
     let late = told
@@ -130,20 +137,31 @@ fn a_batch_that_is_refused_leaves_expired_rows_as_they_were() {
         let table = sessions(key, |_| {});
         fill(&table, 100);
         table
-            .put(Put::Insert, &row(500, 500), None, 0)
+            .put(PutMode::Insert, &row(500, 500), None, 0)
             .expect("room");
         let rows = table.info().rows;
         let changes = table.watch(1000);
         let mut batch = Batch::default();
-        batch.put(Put::Insert, &row(501, 90), None).expect("few");
-        batch.put(Put::Insert, &row(91, 501), None).expect("few");
+        batch
+            .put(PutMode::Insert, &row(501, 90), None)
+            .expect("few");
+        batch
+            .put(PutMode::Insert, &row(91, 501), None)
+            .expect("few");
         let update = [(1, Cell::Bits(92))];
         batch.update(Cell::Bits(500), &update).expect("few");
         batch.delete(Cell::Bits(500)).expect("few");
-        batch.put(Put::Insert, &row(502, 500), None).expect("few");
-        batch.put(Put::Insert, &row(503, 500), None).expect("few");
+        batch
+            .put(PutMode::Insert, &row(502, 500), None)
+            .expect("few");
+        batch
+            .put(PutMode::Insert, &row(503, 500), None)
+            .expect("few");
         let refused = table.apply(&batch, 10);
-        assert!(matches!(refused, Err(TableError::Taken { .. })), "{key}");
+        assert!(
+            matches!(refused, Err(TableError::UniqueViolation { .. })),
+            "{key}"
+        );
         table.check();
         // Some go before a batch begins, whatever becomes of it.
         let gone = told(&changes);
@@ -170,7 +188,7 @@ fn a_full_table_makes_room_of_a_bounded_number_of_expired_rows() {
         for id in 0..ids_max {
             // Keys that lie together expire at many times.
             let ttl_ms = Some(10 + id * 7919 % 7);
-            let put = table.put(Put::Insert, &row(id, id), ttl_ms, 0);
+            let put = table.put(PutMode::Insert, &row(id, id), ttl_ms, 0);
             if matches!(put, Err(TableError::Full { .. })) {
                 ids_max = id;
                 break;
@@ -182,13 +200,13 @@ fn a_full_table_makes_room_of_a_bounded_number_of_expired_rows() {
         let mut long = row(1_000_000, 1_000_000);
         let word = "x".repeat(10_000);
         long[2] = Cell::Text(word.as_bytes());
-        assert_eq!(table.put(Put::Insert, &long, None, 20), Ok(true));
+        assert_eq!(table.put(PutMode::Insert, &long, None, 20), Ok(true));
         let gone = rows + 1 - table.info().rows;
         assert!(gone > EXPIRED_PER_CHANGE, "room was made: {gone}");
         assert!(gone <= EXPIRED_MAX + EXPIRED_PER_CHANGE, "{gone}");
         assert_eq!(table.count(20), 1);
         // Nothing that is alive goes for it.
-        assert_eq!(table.figures().evicted, 0, "{evict:?}");
+        assert_eq!(table.gauges().evicted, 0, "{evict:?}");
         table.check();
     }
 }
@@ -197,10 +215,16 @@ fn a_full_table_makes_room_of_a_bounded_number_of_expired_rows() {
 type Model = BTreeMap<u64, (u64, u64)>;
 
 /// Puts into the model what the table should take.
-fn put_model(model: &mut Model, how: Put, id: u64, user: u64, expires_ms: u64) -> Result<(), ()> {
+fn put_model(
+    model: &mut Model,
+    how: PutMode,
+    id: u64,
+    user: u64,
+    expires_ms: u64,
+) -> Result<(), ()> {
     match (how, model.contains_key(&id)) {
-        (Put::Insert, true) => return Err(()),
-        (Put::Add, true) => return Ok(()),
+        (PutMode::Insert, true) => return Err(()),
+        (PutMode::Add, true) => return Ok(()),
         _ => {}
     }
     let is_taken = model
@@ -243,11 +267,13 @@ fn a_table_is_as_if_all_went_at_the_moment_they_expire() {
                         let expires_ms = wanted.get(&id).map(|(_, expires_ms)| *expires_ms);
                         is_good = is_good
                             && expires_ms.is_some_and(|expires_ms| {
-                                put_model(&mut wanted, Put::Upsert, id, user, expires_ms).is_ok()
+                                put_model(&mut wanted, PutMode::Upsert, id, user, expires_ms)
+                                    .is_ok()
                             });
                     }
                     _ => {
-                        let how = [Put::Insert, Put::Add, Put::Upsert][random.usize(..3)];
+                        let how =
+                            [PutMode::Insert, PutMode::Add, PutMode::Upsert][random.usize(..3)];
                         let ttl_ms = random.u64(1..200);
                         let put = batch.put(how, &row(id, user), Some(ttl_ms));
                         put.expect("few");

@@ -36,15 +36,15 @@ impl Drop for Folder {
 pub(super) fn table(
     key: &str,
     columns: &[(&str, &str)],
-    more: impl FnOnce(&mut Draft),
+    more: impl FnOnce(&mut SchemaDraft),
 ) -> Arc<Table> {
-    let mut draft = Draft {
+    let mut draft = SchemaDraft {
         key: key.to_owned(),
         columns: columns
             .iter()
             .map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned()))
             .collect(),
-        ..Draft::default()
+        ..SchemaDraft::default()
     };
     more(&mut draft);
     Arc::new(Table::new("t", draft.check().expect("a schema")))
@@ -102,14 +102,14 @@ const CLOCKS: Clocks = Clocks {
     wall_ms: 1_700_000_000_000,
 };
 
-fn load(table: &Table, format: Format, text: &str) -> Result<u64, JobError> {
+fn load(table: &Table, format: LoadFormat, text: &str) -> Result<u64, JobError> {
     let options = LoadOptions::new(format);
     let outcome = table.load_from(text.as_bytes(), "f", &options, CLOCKS);
     table.check();
     outcome
 }
 
-fn kinds(changes: &Changes) -> Vec<String> {
+fn kinds(changes: &Watcher) -> Vec<String> {
     let mut kinds = Vec::new();
     while let Some(parcel) = changes.next(None) {
         let crate::Value::Bytes(text) = parcel.value else {
@@ -139,10 +139,10 @@ fn rows_of_all_formats_are_the_same() {
     let csv =
         "name,age,is_on,photo,score,sex,word\r\na,-5,true,Zm9v,0.5,f,\"é\n\"\"\\😀\"\r\nb,,0,,,,\n";
     for (format, text) in [
-        (Format::Json, json),
-        (Format::Json, &wrapped),
-        (Format::Ndjson, &lines),
-        (Format::Csv, csv),
+        (LoadFormat::Json, json),
+        (LoadFormat::Json, &wrapped),
+        (LoadFormat::Ndjson, &lines),
+        (LoadFormat::Csv, csv),
     ] {
         let table = named();
         let changes = table.watch(10);
@@ -154,7 +154,7 @@ fn rows_of_all_formats_are_the_same() {
 
 #[test]
 fn mistakes_are_named_with_their_place() {
-    let json = Format::Json;
+    let json = LoadFormat::Json;
     let good = r#"{"id":1,"location":1,"mark":1,"user":1,"visited_at":1}"#;
     for (format, text, expected) in [
         (json, "", "at byte 0: it ends too early"),
@@ -209,31 +209,35 @@ fn mistakes_are_named_with_their_place() {
         ),
         (json, r#"{"a":{"b":1}]"#, ", or } expected"),
         (
-            Format::Ndjson,
+            LoadFormat::Ndjson,
             &format!("{good}\n\n{{\"id\":2}}"),
             "line 3: column location",
         ),
         (
-            Format::Ndjson,
+            LoadFormat::Ndjson,
             &format!("{good} 5"),
             "line 1: something follows",
         ),
-        (Format::Ndjson, "{\"id\":\n1}", "line 1: it ends too early"),
-        (Format::Csv, "", "line 1: it is empty"),
-        (Format::Csv, "id,x", "line 1: there is no column \"x\""),
-        (Format::Csv, "id,id", "line 1: id stands there twice"),
         (
-            Format::Csv,
+            LoadFormat::Ndjson,
+            "{\"id\":\n1}",
+            "line 1: it ends too early",
+        ),
+        (LoadFormat::Csv, "", "line 1: it is empty"),
+        (LoadFormat::Csv, "id,x", "line 1: there is no column \"x\""),
+        (LoadFormat::Csv, "id,id", "line 1: id stands there twice"),
+        (
+            LoadFormat::Csv,
             "id,location,mark,user,visited_at\n1,2,3,4,5\n3",
             "line 3: it has 1 fields, the first line 5",
         ),
         (
-            Format::Csv,
+            LoadFormat::Csv,
             "id,location,mark,user,visited_at\n1,2,3,4,5\n2,2,x,4,5",
             "line 3: column mark: \"x\"",
         ),
         (
-            Format::Csv,
+            LoadFormat::Csv,
             "id,location,mark,user,visited_at\n1,2,,4,5",
             "line 2: column mark: nothing",
         ),
@@ -251,10 +255,10 @@ fn mistakes_are_named_with_their_place() {
 }
 
 #[test]
-fn what_is_unique_is_so_after_loading() {
+fn unique_indexes_hold_after_loading() {
     let table = named();
     let lines = "{\"name\":\"a\",\"is_on\":true,\"word\":\"x\"}\n{\"name\":\"b\",\"is_on\":true,\"word\":\"x\"}";
-    let error = load(&table, Format::Ndjson, lines).expect_err("twice");
+    let error = load(&table, LoadFormat::Ndjson, lines).expect_err("twice");
     assert_eq!(
         error.to_string(),
         "index by_word is unique, and another row has word \"x\""
@@ -276,7 +280,7 @@ fn a_conflict_ends_it_or_is_replaced_or_skipped() {
         (Conflict::Skip, [4, 0], "\"mark\":1"),
     ] {
         let table = visits();
-        let mut options = LoadOptions::new(Format::Ndjson);
+        let mut options = LoadOptions::new(LoadFormat::Ndjson);
         options.conflict = conflict;
         for (mark, added) in [1, 2].into_iter().zip(added) {
             let text = text(mark);
@@ -289,9 +293,9 @@ fn a_conflict_ends_it_or_is_replaced_or_skipped() {
     // Into rows that are there: what came before the mistake stays.
     let table = visits();
     let first = "{\"id\":7,\"location\":1,\"mark\":1,\"user\":1,\"visited_at\":1}";
-    load(&table, Format::Ndjson, first).expect("loaded");
+    load(&table, LoadFormat::Ndjson, first).expect("loaded");
     let changes = table.watch(10);
-    load(&table, Format::Ndjson, &text(1)).expect_err("0 is there twice");
+    load(&table, LoadFormat::Ndjson, &text(1)).expect_err("0 is there twice");
     assert_eq!(table.count(0), 5);
     assert_eq!(kinds(&changes), ["insert"; 4]);
 }
@@ -299,7 +303,7 @@ fn a_conflict_ends_it_or_is_replaced_or_skipped() {
 #[test]
 fn a_full_table_is_an_error_and_empty_again() {
     let table = table("id:u32", &[("word", "string")], |draft| {
-        draft.bytes_max = Some(TABLE_BYTES_LEAST);
+        draft.bytes_max = Some(TABLE_BYTES_MIN);
         draft.evict = Some("key".to_owned());
     });
     let word = "x".repeat(100);
@@ -307,21 +311,21 @@ fn a_full_table_is_an_error_and_empty_again() {
         let lines = (0..count).map(|id| format!("{{\"id\":{id},\"word\":\"{word}\"}}\n"));
         lines.collect::<String>()
     };
-    let error = load(&table, Format::Ndjson, &lines(2000)).expect_err("full");
+    let error = load(&table, LoadFormat::Ndjson, &lines(2000)).expect_err("full");
     assert!(
         matches!(error, JobError::Table(TableError::Full { .. })),
         "{error}"
     );
     assert_eq!(table.count(0), 0);
-    assert_eq!(load(&table, Format::Ndjson, &lines(100)), Ok(100));
+    assert_eq!(load(&table, LoadFormat::Ndjson, &lines(100)), Ok(100));
     // By ordinary puts others go.
     let more = lines(2000)
         .lines()
         .skip(1000)
         .collect::<Vec<_>>()
         .join("\n");
-    assert_eq!(load(&table, Format::Ndjson, &more), Ok(1000));
-    assert!(table.info().bytes <= TABLE_BYTES_LEAST && table.info().evicted > 500);
+    assert_eq!(load(&table, LoadFormat::Ndjson, &more), Ok(1000));
+    assert!(table.info().bytes <= TABLE_BYTES_MIN && table.info().evicted > 500);
 }
 
 fn ids(range: std::ops::Range<u32>) -> String {
@@ -364,7 +368,7 @@ fn folders_and_archives_are_read_side_by_side() {
     archive.write_all(b"{\"users\":[{}]}").expect("written");
     archive.finish().expect("written");
     folder.write("users_1.json", "{\"users\":[{}]}");
-    let mut options = LoadOptions::new(Format::Json);
+    let mut options = LoadOptions::new(LoadFormat::Json);
     options.files = Some("visits_*".to_owned());
     let mut dumps = Vec::new();
     for path in [folder.0.clone(), folder.0.join("data.zip")] {
@@ -408,7 +412,7 @@ fn keys_without_numbers_and_rows_that_expire_are_loaded() {
     let lines: String = (0..5000_u64)
         .map(|k| format!("{{\"k\":{},\"n\":{}}}\n", (k * 7919 % 5000) << 40, k % 10))
         .collect();
-    assert_eq!(load(&table, Format::Ndjson, &lines), Ok(5000));
+    assert_eq!(load(&table, LoadFormat::Ndjson, &lines), Ok(5000));
     assert_eq!(table.count(1499), 5000);
     assert_eq!(table.count(1500), 0);
     // Saved when half of the time is over, loaded by another clock when a little of it is left.
@@ -430,7 +434,7 @@ fn a_table_is_saved_and_comes_back() {
     let table = visits();
     let path = folder.0.join("visits.table");
     assert_eq!(table.start_save(path.clone(), CLOCKS).wait(), Ok(0));
-    load(&table, Format::Json, &format!("[{}]", ids(5..30_000))).expect("loaded");
+    load(&table, LoadFormat::Json, &format!("[{}]", ids(5..30_000))).expect("loaded");
     let before = dump(&table);
     let job = table.start_save(path.clone(), CLOCKS);
     assert_eq!(job.wait(), Ok(29_995));
@@ -471,7 +475,7 @@ fn jobs_wait_for_their_turn_and_are_cancelled() {
     }
     let tables: Vec<_> = pipes.iter().map(|_| visits()).collect();
     let start = |(table, pipe): (&Arc<Table>, &PathBuf)| {
-        table.start_load(pipe.clone(), LoadOptions::new(Format::Ndjson), CLOCKS)
+        table.start_load(pipe.clone(), LoadOptions::new(LoadFormat::Ndjson), CLOCKS)
     };
     let jobs: Vec<_> = tables.iter().zip(&pipes).map(start).collect();
     // At most four run; of the others one is cancelled before it begins.
@@ -487,7 +491,7 @@ fn jobs_wait_for_their_turn_and_are_cancelled() {
         drop(out);
         assert_eq!(jobs[place].wait(), Err(JobError::Cancelled));
         assert_eq!(
-            tables[place].put(Put::Insert, &[Cell::Bits(1); 5], None, 0),
+            tables[place].put(PutMode::Insert, &[Cell::Bits(1); 5], None, 0),
             Ok(true)
         );
     }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::cell::Cell;
 use super::key::{Bytes, Form, Key, KeyShape};
-use super::rows::{Rows, Spot};
+use super::rows::{RowPosition, Rows};
 use super::shape::Shape;
 use super::tree::{Edge, Tree};
 
@@ -35,14 +35,14 @@ macro_rules! each_form {
 }
 
 /// A form that keys of indexes have.
-pub(super) trait Formed: Key {
+pub(super) trait IndexKeyForm: Key {
     /// The tree of an index whose keys have it, as all of those that made such a key.
     fn tree(tree: &AnyTree) -> &Tree<Self>;
 }
 
 macro_rules! formed {
     ($key:ty, $form:ident) => {
-        impl Formed for $key {
+        impl IndexKeyForm for $key {
             fn tree(tree: &AnyTree) -> &Tree<Self> {
                 match tree {
                     AnyTree::$form(tree) => tree,
@@ -61,9 +61,9 @@ formed!(Bytes, Wide);
 macro_rules! each_made {
     ($tree:expr, $made:expr, $name:ident, $key:ident => $do:expr) => {
         match ($tree, $made) {
-            (AnyTree::Narrow($name), Made::Narrow($key)) => $do,
-            (AnyTree::Medium($name), Made::Medium($key)) => $do,
-            (AnyTree::Wide($name), Made::Wide($key)) => $do,
+            (AnyTree::Narrow($name), IndexKey::Narrow($key)) => $do,
+            (AnyTree::Medium($name), IndexKey::Medium($key)) => $do,
+            (AnyTree::Wide($name), IndexKey::Wide($key)) => $do,
             _ => unreachable!("an index makes its own keys"),
         }
     };
@@ -71,7 +71,7 @@ macro_rules! each_made {
 
 /// An entry that was made before its row changes.
 #[derive(Debug)]
-pub(super) enum Made {
+pub(super) enum IndexKey {
     Narrow(u64),
     Medium(u128),
     Wide(Bytes),
@@ -79,38 +79,38 @@ pub(super) enum Made {
 
 /// What makes keys of rows by their numbers, all of which are there.
 #[derive(Clone, Copy)]
-pub(super) struct Keys<'a> {
+pub(super) struct KeyReader<'a> {
     keys: &'a KeyShape,
     shape: &'a Shape,
     rows: &'a Rows,
 }
 
-impl<'a> Keys<'a> {
+impl<'a> KeyReader<'a> {
     fn new(keys: &'a KeyShape, shape: &'a Shape, rows: &'a Rows) -> Self {
         Self { keys, shape, rows }
     }
 
     #[inline]
-    pub(super) fn spot(&self, row: u32) -> Spot<'a> {
+    pub(super) fn spot(&self, row: u32) -> RowPosition<'a> {
         self.rows.find(row).expect("what is indexed is there")
     }
 
     /// Makes the processor fetch all of these rows at once.
     #[inline]
-    pub(super) fn fetch(&self, spots: &[Option<Spot<'_>>]) {
-        Spot::fetch(self.shape, spots);
+    pub(super) fn fetch(&self, spots: &[Option<RowPosition<'_>>]) {
+        RowPosition::fetch(self.shape, spots);
     }
 
     pub(super) fn of<K: Key>(&self, row: u32) -> K {
         self.of_spot(self.spot(row))
     }
 
-    pub(super) fn of_spot<K: Key>(&self, spot: Spot<'_>) -> K {
+    pub(super) fn of_spot<K: Key>(&self, spot: RowPosition<'_>) -> K {
         self.keys.of_spot(self.shape, spot)
     }
 
     #[inline]
-    pub(super) fn compare_spot<K: Key>(&self, spot: Spot<'_>, key: &K) -> Ordering {
+    pub(super) fn compare_spot<K: Key>(&self, spot: RowPosition<'_>, key: &K) -> Ordering {
         self.keys.compare(self.shape, spot, key)
     }
 
@@ -134,8 +134,8 @@ impl Index {
         }
     }
 
-    pub(super) fn keys<'a>(&'a self, shape: &'a Shape, rows: &'a Rows) -> Keys<'a> {
-        Keys::new(&self.shape, shape, rows)
+    pub(super) fn keys<'a>(&'a self, shape: &'a Shape, rows: &'a Rows) -> KeyReader<'a> {
+        KeyReader::new(&self.shape, shape, rows)
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -143,24 +143,24 @@ impl Index {
     }
 
     /// The key of a row whose values are told; `None` if it is not to be in the index.
-    pub(super) fn make<'a>(&self, value: impl Fn(usize) -> Cell<'a>) -> Option<Made> {
+    pub(super) fn key_of<'a>(&self, value: impl Fn(usize) -> Cell<'a>) -> Option<IndexKey> {
         if !self.shape.has(&value) {
             return None;
         }
         Some(match &self.tree {
-            AnyTree::Narrow(_) => Made::Narrow(self.shape.of(value)),
-            AnyTree::Medium(_) => Made::Medium(self.shape.of(value)),
-            AnyTree::Wide(_) => Made::Wide(self.shape.of(value)),
+            AnyTree::Narrow(_) => IndexKey::Narrow(self.shape.of(value)),
+            AnyTree::Medium(_) => IndexKey::Medium(self.shape.of(value)),
+            AnyTree::Wide(_) => IndexKey::Wide(self.shape.of(value)),
         })
     }
 
-    pub(super) fn make_of_spot(&self, shape: &Shape, spot: Spot<'_>) -> Option<Made> {
-        self.make(|column| spot.get(shape, column))
+    pub(super) fn key_of_row(&self, shape: &Shape, spot: RowPosition<'_>) -> Option<IndexKey> {
+        self.key_of(|column| spot.get(shape, column))
     }
 
     /// The first row with that key.
-    pub(super) fn first(&self, made: &Made, shape: &Shape, rows: &Rows) -> Option<u32> {
-        fn first<K: Key>(tree: &Tree<K>, key: &K, keys: &Keys<'_>) -> Option<u32> {
+    pub(super) fn first(&self, made: &IndexKey, shape: &Shape, rows: &Rows) -> Option<u32> {
+        fn first<K: Key>(tree: &Tree<K>, key: &K, keys: &KeyReader<'_>) -> Option<u32> {
             let at = tree.seek(&(key.clone(), 0), Edge::Before, keys);
             let row = tree.from(at).next()?;
             keys.compare(row, key).is_eq().then_some(row)
@@ -174,13 +174,13 @@ impl Index {
         each_form!(&self.tree, tree => tree.lowest())
     }
 
-    pub(super) fn insert(&mut self, made: Made, row: u32, shape: &Shape, rows: &Rows) {
-        let keys = Keys::new(&self.shape, shape, rows);
+    pub(super) fn insert(&mut self, made: IndexKey, row: u32, shape: &Shape, rows: &Rows) {
+        let keys = KeyReader::new(&self.shape, shape, rows);
         each_made!(&mut self.tree, made, tree, key => tree.insert((key, row), &keys));
     }
 
-    pub(super) fn remove(&mut self, made: Made, row: u32, shape: &Shape, rows: &Rows) {
-        let keys = Keys::new(&self.shape, shape, rows);
+    pub(super) fn remove(&mut self, made: IndexKey, row: u32, shape: &Shape, rows: &Rows) {
+        let keys = KeyReader::new(&self.shape, shape, rows);
         each_made!(&mut self.tree, made, tree, key => tree.remove(&(key, row), &keys));
     }
 

@@ -22,7 +22,7 @@ pub struct Clocks {
 
 /// How far a job is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct JobProgress {
     /// Rows that are done.
     pub rows: u64,
     /// Bytes that were read, or about what was written.
@@ -33,7 +33,7 @@ pub struct Progress {
 
 /// Where in a file something is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FilePosition {
     /// At a row, counted from 1, that begins at a byte.
     Row(u64, u64),
     /// At a line, counted from 1.
@@ -42,7 +42,7 @@ pub enum Place {
     Byte(u64),
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for FilePosition {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Row(row, byte) => write!(out, "row {row}, at byte {byte}"),
@@ -75,7 +75,7 @@ pub enum JobError {
         /// Which file.
         file: String,
         /// Where in it.
-        place: Place,
+        place: FilePosition,
         /// What is wrong.
         why: String,
     },
@@ -118,12 +118,12 @@ pub struct Job {
     bytes: AtomicU64,
     bytes_total: AtomicU64,
     is_cancelled: AtomicBool,
-    stage: Mutex<Stage>,
+    stage: Mutex<JobState>,
     ended: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Stage {
+struct JobState {
     has_begun: bool,
     outcome: Option<Result<u64, JobError>>,
 }
@@ -131,8 +131,8 @@ struct Stage {
 impl Job {
     /// How far it is.
     #[must_use]
-    pub fn progress(&self) -> Progress {
-        Progress {
+    pub fn progress(&self) -> JobProgress {
+        JobProgress {
             rows: self.rows.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
             bytes_total: self.bytes_total.load(Ordering::Relaxed),
@@ -205,12 +205,12 @@ impl Job {
 type Work = Box<dyn FnOnce(&Job) -> Result<u64, JobError> + Send>;
 
 /// Those that run, and those that wait.
-struct Turns {
+struct JobQueue {
     running: usize,
     waiting: VecDeque<(Arc<Job>, Work)>,
 }
 
-static TURNS: Mutex<Turns> = Mutex::new(Turns {
+static JOB_QUEUE: Mutex<JobQueue> = Mutex::new(JobQueue {
     running: 0,
     waiting: VecDeque::new(),
 });
@@ -218,7 +218,7 @@ static TURNS: Mutex<Turns> = Mutex::new(Turns {
 /// Starts a job, or lets it wait for its turn.
 pub(super) fn start(work: impl FnOnce(&Job) -> Result<u64, JobError> + Send + 'static) -> Arc<Job> {
     let job = Arc::new(Job::default());
-    let mut turns = TURNS.lock();
+    let mut turns = JOB_QUEUE.lock();
     turns.waiting.push_back((Arc::clone(&job), Box::new(work)));
     if turns.running == JOBS_MAX {
         return job;
@@ -239,7 +239,7 @@ pub(super) fn start(work: impl FnOnce(&Job) -> Result<u64, JobError> + Send + 's
 /// Does one job after the other as long as any waits.
 fn run() {
     loop {
-        let mut turns = TURNS.lock();
+        let mut turns = JOB_QUEUE.lock();
         let Some((job, work)) = turns.waiting.pop_front() else {
             turns.running -= 1;
             return;

@@ -9,8 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use base64::write::EncoderWriter;
 
 use super::cell::Cell;
-use super::changes::Event;
 use super::schema::{Schema, Type};
+use super::watch::Event;
 
 /// Beyond it not every whole number is a floating one.
 const EXACT_MAX: u128 = 1 << 53;

@@ -6,9 +6,9 @@
 
 use std::cmp::Ordering;
 
-use super::cell::{Cell, Given, Place};
+use super::cell::{Cell, InputValue, NumberPosition};
 use super::error::TableError;
-use super::rows::Spot;
+use super::rows::RowPosition;
 use super::schema::{Column, IndexSchema, Schema, Type};
 use super::shape::Shape;
 
@@ -28,7 +28,7 @@ pub(super) trait Key: Ord + Clone + Default + std::fmt::Debug + Send + Sync {
     fn least(self, rest: u32) -> Self;
 
     /// About how far it is on the way from one key to another, from 0 to 1; `None` where keys don't tell.
-    fn share(&self, low: &Self, high: &Self) -> Option<f64>;
+    fn fraction(&self, low: &Self, high: &Self) -> Option<f64>;
 
     /// What it takes of the heap.
     fn heap_bytes(&self) -> usize {
@@ -59,7 +59,7 @@ macro_rules! number_key {
             }
 
             #[inline]
-            fn share(&self, low: &Self, high: &Self) -> Option<f64> {
+            fn fraction(&self, low: &Self, high: &Self) -> Option<f64> {
                 Some(match (self > low, self < high) {
                     (false, _) => 0.0,
                     (_, false) => 1.0,
@@ -107,7 +107,7 @@ impl Key for Bytes {
         self
     }
 
-    fn share(&self, _low: &Self, _high: &Self) -> Option<f64> {
+    fn fraction(&self, _low: &Self, _high: &Self) -> Option<f64> {
         None
     }
 
@@ -189,13 +189,18 @@ impl KeyShape {
     }
 
     #[inline]
-    pub(super) fn of_spot<K: Key>(&self, shape: &Shape, spot: Spot<'_>) -> K {
+    pub(super) fn of_spot<K: Key>(&self, shape: &Shape, spot: RowPosition<'_>) -> K {
         self.of(|column| spot.get(shape, column))
     }
 
     /// How the row of a spot stands to a key.
     #[inline]
-    pub(super) fn compare<K: Key>(&self, shape: &Shape, spot: Spot<'_>, key: &K) -> Ordering {
+    pub(super) fn compare<K: Key>(
+        &self,
+        shape: &Shape,
+        spot: RowPosition<'_>,
+        key: &K,
+    ) -> Ordering {
         self.of_spot::<K>(shape, spot).cmp(key)
     }
 
@@ -276,7 +281,7 @@ impl KeyShape {
     pub(super) fn limits<'a>(
         &self,
         columns: &[Column],
-        values: &[Given<'a>],
+        values: &[InputValue<'a>],
         range: &Range<'a>,
     ) -> Result<Limits<'a>, TableError> {
         if values.len() > self.parts.len() {
@@ -322,13 +327,13 @@ impl KeyShape {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Range<'a> {
     /// At least this.
-    pub from: Option<Given<'a>>,
+    pub from: Option<InputValue<'a>>,
     /// At most this.
-    pub to: Option<Given<'a>>,
+    pub to: Option<InputValue<'a>>,
     /// More than this.
-    pub above: Option<Given<'a>>,
+    pub above: Option<InputValue<'a>>,
     /// Less than this.
-    pub below: Option<Given<'a>>,
+    pub below: Option<InputValue<'a>>,
 }
 
 impl Range<'_> {
@@ -365,29 +370,36 @@ enum Limit<'a> {
 }
 
 /// A value that rows should have; `None` for one of the right kind that no row can have.
-pub(super) fn equal<'a>(column: &Column, given: Given<'a>) -> Result<Option<Cell<'a>>, TableError> {
+pub(super) fn equal<'a>(
+    column: &Column,
+    given: InputValue<'a>,
+) -> Result<Option<Cell<'a>>, TableError> {
     match (&column.kind, given) {
-        (_, Given::Null) if column.is_nullable => Ok(Some(Cell::Null)),
-        (kind, given) if kind.is_number() => match kind.place(given) {
-            Some(Place::At(bits)) => Ok(Some(Cell::Bits(bits))),
+        (_, InputValue::Null) if column.is_nullable => Ok(Some(Cell::Null)),
+        (kind, given) if kind.is_number() => match kind.position_of(given) {
+            Some(NumberPosition::At(bits)) => Ok(Some(Cell::Bits(bits))),
             Some(_) => Ok(None),
             None => column.cell(given).map(Some),
         },
         // Nothing that is too long is there.
-        (Type::String(_) | Type::Bytes(_), Given::Text(text)) => Ok(Some(Cell::Text(text))),
-        (Type::Enum(_), Given::Text(_)) => Ok(column.cell(given).ok()),
+        (Type::String(_) | Type::Bytes(_), InputValue::Text(text)) => Ok(Some(Cell::Text(text))),
+        (Type::Enum(_), InputValue::Text(_)) => Ok(column.cell(given).ok()),
         _ => column.cell(given).map(Some),
     }
 }
 
-fn limit<'a>(column: &Column, given: Given<'a>, is_behind: bool) -> Result<Limit<'a>, TableError> {
-    let cell = match column.kind.place(given) {
-        Some(Place::Before) => return Ok(Limit::Before),
-        Some(Place::After) => return Ok(Limit::After),
-        Some(Place::Behind(bits)) => return Ok(Limit::Behind(Cell::Bits(bits))),
-        Some(Place::At(bits)) => Cell::Bits(bits),
+fn limit<'a>(
+    column: &Column,
+    given: InputValue<'a>,
+    is_behind: bool,
+) -> Result<Limit<'a>, TableError> {
+    let cell = match column.kind.position_of(given) {
+        Some(NumberPosition::Before) => return Ok(Limit::Before),
+        Some(NumberPosition::After) => return Ok(Limit::After),
+        Some(NumberPosition::Behind(bits)) => return Ok(Limit::Behind(Cell::Bits(bits))),
+        Some(NumberPosition::At(bits)) => Cell::Bits(bits),
         None => match (&column.kind, given) {
-            (Type::String(_) | Type::Bytes(_), Given::Text(text)) => Cell::Text(text),
+            (Type::String(_) | Type::Bytes(_), InputValue::Text(text)) => Cell::Text(text),
             _ => match column.cell(given)? {
                 Cell::Null => return Err(TableError::Scan("a limit is no value".to_owned())),
                 cell => cell,

@@ -7,7 +7,7 @@
 
 use super::block::Block;
 use super::cell::Cell;
-use super::numbers::Numbers;
+use super::numbers::RowNumbers;
 use super::shape::{Shape, Slot, SlotForm};
 
 /// Most rows of a leaf.
@@ -15,7 +15,7 @@ pub(super) const ROWS_MAX: usize = 1024;
 /// Bytes of strings beyond which a leaf of several rows is split.
 pub(super) const TEXTS_BYTES_MAX: usize = 64 << 10;
 /// A leaf with fewer rows looks for a neighbour to join.
-pub(super) const ROWS_FEW: usize = ROWS_MAX / 8;
+pub(super) const MERGE_BELOW: usize = ROWS_MAX / 8;
 const STEP: usize = ROWS_MAX / 8;
 /// The first rows don't take a whole step.
 const ROWS_FIRST: usize = 8;
@@ -25,7 +25,7 @@ const TEXTS_STEP: usize = 64;
 /// Rows next to each other. A copy shares them, until one of both changes.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
-    numbers: Numbers,
+    numbers: RowNumbers,
     rows: Block,
     texts: Block,
 }
@@ -33,7 +33,7 @@ pub(super) struct Leaf {
 impl Leaf {
     pub(super) fn new() -> Self {
         Self {
-            numbers: Numbers::Run { first: 0, count: 0 },
+            numbers: RowNumbers::Run { first: 0, count: 0 },
             rows: Block::default(),
             texts: Block::default(),
         }
@@ -47,7 +47,7 @@ impl Leaf {
     }
 
     /// Gives back room that is not needed now.
-    pub(super) fn tighten(&mut self, shape: &Shape) {
+    pub(super) fn shrink_to_fit(&mut self, shape: &Shape) {
         let (rows, texts) = (self.len() * shape.width, self.text_bytes(shape));
         self.rows.resize(rows, rows);
         self.texts.resize(texts, texts);
@@ -275,7 +275,7 @@ impl Leaf {
     }
 
     /// Whether the rows of both may stand in one.
-    pub(super) fn goes_with(&self, shape: &Shape, other: &Self) -> bool {
+    pub(super) fn can_merge(&self, shape: &Shape, other: &Self) -> bool {
         self.len() + other.len() <= ROWS_MAX * 3 / 4
             && self.text_bytes(shape) + other.text_bytes(shape) <= TEXTS_BYTES_MAX * 3 / 4
     }

@@ -17,11 +17,10 @@ mod build;
 mod bulk;
 mod cell;
 mod change;
-mod changes;
 mod csv;
 mod error;
 mod expiry;
-mod figures;
+mod gauges;
 mod index;
 mod job;
 mod json;
@@ -37,31 +36,32 @@ mod shape;
 mod snapshot;
 mod sync;
 mod tree;
+mod watch;
 
 use std::sync::atomic::Ordering;
 
 pub use aggregate::Aggregate;
 pub use batch::{BATCH_MAX, Batch};
-pub use cell::{Cell, Given};
-pub use change::{Put, Seen, Updated};
-pub use changes::{CHANGES_DEFAULT, CHANGES_MAX, Changes};
+pub use cell::{Cell, InputValue};
+pub use change::{PutMode, RowSnapshot, UpdateResult};
 pub use error::TableError;
-pub use figures::Figures;
-pub use job::{Clocks, JOBS_MAX, Job, JobError, Place, Progress};
+pub use gauges::TableGauges;
+pub use job::{Clocks, FilePosition, JOBS_MAX, Job, JobError, JobProgress};
 pub use key::Range;
-pub use load::{Conflict, Format, LoadOptions};
+pub use load::{Conflict, LoadFormat, LoadOptions};
 pub use scan::{Scan, ScanOptions};
 pub use schema::{
-    COLUMN_NAME_BYTES_MAX, COLUMNS_MAX, Column, Draft, ENUM_WORDS_MAX, Evict, INDEXES_MAX,
-    IndexSchema, Schema, TABLE_BYTES_DEFAULT, TABLE_BYTES_LEAST, TEXT_BYTES_MAX, Type,
+    COLUMN_NAME_BYTES_MAX, COLUMNS_MAX, Column, ENUM_WORDS_MAX, Evict, INDEXES_MAX, IndexSchema,
+    Schema, SchemaDraft, TABLE_BYTES_DEFAULT, TABLE_BYTES_MIN, TEXT_BYTES_MAX, Type,
 };
+pub use watch::{CHANGES_DEFAULT, CHANGES_MAX, Watcher};
 
-use changes::Watchers;
 use index::Index;
 use key::KeyShape;
-use rows::{Rows, Spot};
+use rows::{RowPosition, Rows};
 use shape::Shape;
 use sync::{AtomicBool, AtomicU64, Mutex, RwLock};
+use watch::Watchers;
 
 /// A table. Each operation is atomic; `now_ms` is monotonic and the same clock for all.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     table: &'a Table,
-    spot: Spot<'a>,
+    spot: RowPosition<'a>,
 }
 
 impl<'a> Row<'a> {
@@ -126,7 +126,7 @@ impl<'a> Row<'a> {
 
 /// What a table takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Info {
+pub struct TableInfo {
     /// Rows, with those that have expired and are not taken out yet.
     pub rows: usize,
     /// Memory.
@@ -172,7 +172,7 @@ impl Table {
     ///
     /// # Errors
     /// [`TableError::Value`]: it is of another type. One that no row can have, such as one out of range, is `None`.
-    pub fn key<'a>(&self, given: Given<'a>) -> Result<Option<Cell<'a>>, TableError> {
+    pub fn key<'a>(&self, given: InputValue<'a>) -> Result<Option<Cell<'a>>, TableError> {
         key::equal(&self.schema.columns[0], given)
     }
 
@@ -197,14 +197,14 @@ impl Table {
 
     /// What it takes. Looks at every leaf: about a millisecond for ten million rows.
     #[must_use]
-    pub fn info(&self) -> Info {
+    pub fn info(&self) -> TableInfo {
         let state = self.state.read();
         let visible = 0..self.schema.columns.len();
         let mut columns: Vec<usize> = visible
             .map(|column| state.rows.column_bytes(&self.shape, column))
             .collect();
         columns[0] += state.keys.as_ref().map_or(0, Index::bytes);
-        Info {
+        TableInfo {
             rows: state.rows.count(),
             bytes: state.bytes(),
             columns,
@@ -252,7 +252,7 @@ impl State {
                 _ => None,
             },
             (None, Some(keys)) => {
-                let made = keys.make(|_| key)?;
+                let made = keys.key_of(|_| key)?;
                 keys.first(&made, &table.shape, &self.rows)
             }
             (None, None) => unreachable!("rows are found by one or the other"),
@@ -260,14 +260,14 @@ impl State {
     }
 
     #[inline]
-    fn find(&self, table: &Table, key: Cell<'_>, now_ms: u64) -> Option<Spot<'_>> {
+    fn find(&self, table: &Table, key: Cell<'_>, now_ms: u64) -> Option<RowPosition<'_>> {
         let spot = self.rows.find(self.number(table, key)?)?;
         (!is_expired(table, spot, now_ms)).then_some(spot)
     }
 }
 
 #[inline]
-fn is_expired(table: &Table, spot: Spot<'_>, now_ms: u64) -> bool {
+fn is_expired(table: &Table, spot: RowPosition<'_>, now_ms: u64) -> bool {
     match table.schema.expires() {
         None => false,
         Some(column) => match spot.get(&table.shape, column) {

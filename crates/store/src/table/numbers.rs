@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use super::leaf::ROWS_MAX;
-use super::room::{give_room, heap_bytes, make_room};
+use super::room::{heap_bytes, make_room, release_room};
 
 const STEP: usize = ROWS_MAX / 8;
 
 /// The numbers of a leaf's rows, rising.
 #[derive(Clone, Debug)]
-pub(super) enum Numbers {
+pub(super) enum RowNumbers {
     /// From this one on, without a gap.
     Run { first: u32, count: u32 },
     /// One by one.
     List(Arc<Vec<u32>>),
 }
 
-impl Numbers {
+impl RowNumbers {
     pub(super) fn find(&self, row: u32) -> Result<usize, usize> {
         match self {
             Self::Run { first, count } => match row.checked_sub(*first) {
@@ -61,7 +61,7 @@ impl Numbers {
                 let list = Arc::make_mut(list);
                 make_room(list, 1, STEP);
                 list.insert(place, row);
-                self.tighten();
+                self.compact();
             }
         }
     }
@@ -78,14 +78,14 @@ impl Numbers {
             Self::List(list) => {
                 let list = Arc::make_mut(list);
                 list.remove(place);
-                give_room(list, STEP);
-                self.tighten();
+                release_room(list, STEP);
+                self.compact();
             }
         }
     }
 
     /// A list without gaps is a run.
-    fn tighten(&mut self) {
+    fn compact(&mut self) {
         if let Self::List(list) = self
             && let [first, .., last] = list[..]
             && (last - first) as usize == list.len() - 1
@@ -113,8 +113,8 @@ impl Numbers {
                 Self::List(Arc::new(behind))
             }
         };
-        self.tighten();
-        behind.tighten();
+        self.compact();
+        behind.compact();
         behind
     }
 
@@ -122,7 +122,7 @@ impl Numbers {
         let mut all: Vec<u32> = (0..self.len()).map(|place| self.at(place)).collect();
         all.extend((0..other.len()).map(|place| other.at(place)));
         *self = Self::List(Arc::new(all));
-        self.tighten();
+        self.compact();
     }
 
     pub(super) fn bytes(&self) -> usize {

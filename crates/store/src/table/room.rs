@@ -21,7 +21,7 @@ pub(super) fn make_room<T>(list: &mut Vec<T>, more: usize, step: usize) {
 }
 
 /// Gives room back that is not needed any more.
-pub(super) fn give_room<T>(list: &mut Vec<T>, step: usize) {
+pub(super) fn release_room<T>(list: &mut Vec<T>, step: usize) {
     if list.capacity() - list.len() > 2 * step.max(list.len() / 4) {
         list.shrink_to(list.len().next_multiple_of(step));
     }

@@ -4,7 +4,7 @@
 //! all rows shares their leaves: a writer copies those that it changes then.
 
 use super::cell::Cell;
-use super::leaf::{Leaf, ROWS_FEW, ROWS_MAX};
+use super::leaf::{Leaf, MERGE_BELOW, ROWS_MAX};
 use super::shape::Shape;
 
 /// Most leaves of a branch.
@@ -31,12 +31,12 @@ pub(super) struct Rows {
 
 /// Where a row stands.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spot<'a> {
+pub(super) struct RowPosition<'a> {
     pub(super) leaf: &'a Leaf,
     pub(super) place: usize,
 }
 
-impl<'a> Spot<'a> {
+impl<'a> RowPosition<'a> {
     #[inline]
     pub(super) fn get(self, shape: &Shape, column: usize) -> Cell<'a> {
         self.leaf.get(shape, self.place, column)
@@ -142,11 +142,11 @@ impl Rows {
     }
 
     #[inline]
-    pub(super) fn find(&self, number: u32) -> Option<Spot<'_>> {
+    pub(super) fn find(&self, number: u32) -> Option<RowPosition<'_>> {
         let (branch, leaf) = self.seek(number);
         let leaf = &self.branches[branch].leaves[leaf];
         let place = leaf.find(number).ok()?;
-        Some(Spot { leaf, place })
+        Some(RowPosition { leaf, place })
     }
 
     /// A row that is not there yet.
@@ -254,7 +254,7 @@ impl Rows {
         let len = leaf.len();
         if len == 0 {
             self.drop_leaf(at, place);
-        } else if len < ROWS_FEW {
+        } else if len < MERGE_BELOW {
             self.join(shape, at, place);
         }
     }
@@ -286,7 +286,7 @@ impl Rows {
             let Some([one, other]) = branch.leaves.get(place..place + 2) else {
                 continue;
             };
-            if !one.goes_with(shape, other) {
+            if !one.can_merge(shape, other) {
                 continue;
             }
             let before = one.bytes() + other.bytes();
@@ -300,7 +300,7 @@ impl Rows {
     }
 
     /// The rows from a number on, rising.
-    pub(super) fn from(&self, number: u32) -> impl Iterator<Item = Spot<'_>> {
+    pub(super) fn from(&self, number: u32) -> impl Iterator<Item = RowPosition<'_>> {
         let (at, place) = self.seek(number);
         let leaves = self.branches[at..].iter().enumerate();
         let leaves = leaves
@@ -310,12 +310,12 @@ impl Rows {
                 0 => leaf.find(number).unwrap_or_else(|place| place),
                 _ => 0,
             };
-            (from..leaf.len()).map(move |place| Spot { leaf, place })
+            (from..leaf.len()).map(move |place| RowPosition { leaf, place })
         })
     }
 
     /// The rows up to a number, falling.
-    pub(super) fn down_from(&self, number: u32) -> impl Iterator<Item = Spot<'_>> {
+    pub(super) fn down_from(&self, number: u32) -> impl Iterator<Item = RowPosition<'_>> {
         let (at, place) = self.seek(number);
         let leaves = self.branches[..=at].iter().rev().enumerate();
         let leaves = leaves.flat_map(move |(behind, branch)| {
@@ -332,7 +332,7 @@ impl Rows {
                     .map_or_else(|place| place, |place| place + 1),
                 _ => leaf.len(),
             };
-            (0..end).rev().map(move |place| Spot { leaf, place })
+            (0..end).rev().map(move |place| RowPosition { leaf, place })
         })
     }
 
@@ -357,14 +357,14 @@ impl Rows {
     }
 
     /// Gives back the room of leaves that many more rows would have.
-    pub(super) fn tighten(&mut self, shape: &Shape) {
+    pub(super) fn shrink_to_fit(&mut self, shape: &Shape) {
         let leaves = self
             .branches
             .iter_mut()
             .flat_map(|branch| &mut branch.leaves);
         for leaf in leaves.filter(|leaf| leaf.len() < ROWS_MAX) {
             let before = leaf.bytes();
-            leaf.tighten(shape);
+            leaf.shrink_to_fit(shape);
             self.bytes = self.bytes - before + leaf.bytes();
         }
     }

@@ -3,11 +3,11 @@
 //! The table is read under its lock for one slice; between two of them others may change it. A scan keeps what it has
 //! come to, not a place, and goes on behind that: it sees no row twice unless the row has moved ahead of it.
 
-use super::cell::Given;
+use super::cell::InputValue;
 use super::error::TableError;
-use super::index::{Formed, Index, Keys};
+use super::index::{Index, IndexKeyForm, KeyReader};
 use super::key::{Bytes, Form, Key, KeyShape, Range};
-use super::rows::Spot;
+use super::rows::RowPosition;
 use super::tree::{Edge, Entry};
 use super::{Row, State, Table, is_expired};
 
@@ -23,40 +23,40 @@ pub struct ScanOptions<'a> {
 }
 
 /// Rows that a slice comes to at most under one lock, where many of them have expired.
-const LOOKED_MAX: usize = 1024;
+const ROWS_PER_LOCK_MAX: usize = 1024;
 /// Rows that a scan fetches at a time: at first, and later.
-const AHEAD_FIRST: usize = 6;
-const AHEAD_MAX: usize = 12;
+const PREFETCH_FIRST: usize = 6;
+const PREFETCH_MAX: usize = 12;
 
 /// Where a scan is.
 #[derive(Clone, Debug)]
 pub struct Scan {
-    way: Way,
+    cursor: ScanCursor,
     is_reverse: bool,
     left: usize,
 }
 
 #[derive(Clone, Debug)]
-enum Way {
+enum ScanCursor {
     /// There is nothing, or nothing any more.
     Done,
     /// By row number, where that is the key: from the first to before the second.
     Rows(u64, u64),
     /// By the keys' own index, or the one at that place.
-    Narrow(Option<usize>, Span<u64>),
-    Medium(Option<usize>, Span<u128>),
-    Wide(Option<usize>, Span<Bytes>),
+    Narrow(Option<usize>, EntryRange<u64>),
+    Medium(Option<usize>, EntryRange<u128>),
+    Wide(Option<usize>, EntryRange<Bytes>),
 }
 
 /// From an entry on, or from behind it, to before another one.
 #[derive(Clone, Debug)]
-struct Span<K> {
+struct EntryRange<K> {
     low: Entry<K>,
     edge: Edge,
     high: Option<Entry<K>>,
 }
 
-impl<K: Key> Span<K> {
+impl<K: Key> EntryRange<K> {
     fn new((low, high): (K, Option<K>)) -> Self {
         Self {
             low: (low, 0),
@@ -74,7 +74,7 @@ impl Table {
     pub fn scan(
         &self,
         index: Option<usize>,
-        values: &[Given<'_>],
+        values: &[InputValue<'_>],
         options: &ScanOptions<'_>,
     ) -> Result<Scan, TableError> {
         let state;
@@ -90,19 +90,19 @@ impl Table {
         let way = match (index, form) {
             (None, _) if self.shape.key.is_some() => keys
                 .range::<u64>(&limits)
-                .map(|(low, high)| Way::Rows(low, high.unwrap_or(1 << 32))),
+                .map(|(low, high)| ScanCursor::Rows(low, high.unwrap_or(1 << 32))),
             (_, Form::Narrow) => keys
                 .range(&limits)
-                .map(|range| Way::Narrow(index, Span::new(range))),
+                .map(|range| ScanCursor::Narrow(index, EntryRange::new(range))),
             (_, Form::Medium) => keys
                 .range(&limits)
-                .map(|range| Way::Medium(index, Span::new(range))),
+                .map(|range| ScanCursor::Medium(index, EntryRange::new(range))),
             (_, Form::Wide) => keys
                 .range(&limits)
-                .map(|range| Way::Wide(index, Span::new(range))),
+                .map(|range| ScanCursor::Wide(index, EntryRange::new(range))),
         };
         Ok(Scan {
-            way: way.unwrap_or(Way::Done),
+            cursor: way.unwrap_or(ScanCursor::Done),
             is_reverse: options.is_reverse,
             left: options.rows_max.unwrap_or(usize::MAX),
         })
@@ -126,7 +126,7 @@ impl Table {
         })
     }
 
-    /// The same, which also ends behind the first row of which `look` says `false`: it has been looked at, and the scan
+    /// The same, which also ends behind the first row of which `visit` says `false`: it has been looked at, and the scan
     /// goes on behind it.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl Table {
     ) -> Result<bool, TableError> {
         let most = rows_max.min(scan.left);
         if most == 0 {
-            return Ok(scan.left > 0 && !matches!(scan.way, Way::Done));
+            return Ok(scan.left > 0 && !matches!(scan.cursor, ScanCursor::Done));
         }
         let state = self.state.read();
         let mut slice = Slice {
@@ -150,20 +150,20 @@ impl Table {
             most,
             now_ms,
             seen: 0,
-            left: most.max(LOOKED_MAX),
+            left: most.max(ROWS_PER_LOCK_MAX),
         };
-        let is_done = match &mut scan.way {
-            Way::Done => return Ok(false),
-            Way::Rows(low, high) => slice.rows(low, high, &mut look),
-            Way::Narrow(place, span) => slice.entries(state.index(*place)?, span, &mut look),
-            Way::Medium(place, span) => slice.entries(state.index(*place)?, span, &mut look),
-            Way::Wide(place, span) => slice.entries(state.index(*place)?, span, &mut look),
+        let is_done = match &mut scan.cursor {
+            ScanCursor::Done => return Ok(false),
+            ScanCursor::Rows(low, high) => slice.rows(low, high, &mut look),
+            ScanCursor::Narrow(place, span) => slice.entries(state.index(*place)?, span, &mut look),
+            ScanCursor::Medium(place, span) => slice.entries(state.index(*place)?, span, &mut look),
+            ScanCursor::Wide(place, span) => slice.entries(state.index(*place)?, span, &mut look),
         };
         scan.left -= slice.seen;
         if is_done || scan.left == 0 {
-            scan.way = Way::Done;
+            scan.cursor = ScanCursor::Done;
         }
-        Ok(!matches!(scan.way, Way::Done))
+        Ok(!matches!(scan.cursor, ScanCursor::Done))
     }
 
     /// How many rows a scan has still before it, without looking at them; `None` where some of them may have expired, so
@@ -176,18 +176,18 @@ impl Table {
             return Ok(None);
         }
         let state = self.state.read();
-        let count = match &scan.way {
-            Way::Done => 0,
-            Way::Rows(low, high) => {
+        let count = match &scan.cursor {
+            ScanCursor::Done => 0,
+            ScanCursor::Rows(low, high) => {
                 let below = |number: &u64| match u32::try_from(*number) {
                     Ok(number) => state.rows.count_below(number),
                     Err(_) => state.rows.count(),
                 };
                 below(high).saturating_sub(below(low))
             }
-            Way::Narrow(place, span) => state.between(self, state.index(*place)?, span),
-            Way::Medium(place, span) => state.between(self, state.index(*place)?, span),
-            Way::Wide(place, span) => state.between(self, state.index(*place)?, span),
+            ScanCursor::Narrow(place, span) => state.between(self, state.index(*place)?, span),
+            ScanCursor::Medium(place, span) => state.between(self, state.index(*place)?, span),
+            ScanCursor::Wide(place, span) => state.between(self, state.index(*place)?, span),
         };
         Ok(Some(count.min(scan.left)))
     }
@@ -207,7 +207,12 @@ impl State {
     }
 
     /// How many entries a span has.
-    fn between<K: Formed>(&self, table: &Table, index: &Index, span: &Span<K>) -> usize {
+    fn between<K: IndexKeyForm>(
+        &self,
+        table: &Table,
+        index: &Index,
+        span: &EntryRange<K>,
+    ) -> usize {
         let keys = index.keys(&table.shape, &self.rows);
         let tree = K::tree(&index.tree);
         let from = tree.seek(&span.low, span.edge, &keys);
@@ -234,7 +239,7 @@ struct Slice<'a> {
 impl<'a> Slice<'a> {
     /// Looks at a row, unless it has expired; whether there is room for more.
     #[inline]
-    fn look(&mut self, spot: Spot<'a>, look: &mut impl FnMut(Row<'_>) -> bool) -> bool {
+    fn visit(&mut self, spot: RowPosition<'a>, look: &mut impl FnMut(Row<'_>) -> bool) -> bool {
         let mut goes_on = true;
         self.left -= 1;
         if !is_expired(self.table, spot, self.now_ms) {
@@ -267,7 +272,7 @@ impl<'a> Slice<'a> {
                     return true;
                 }
                 *high = spot.number().into();
-                if !self.look(spot, look) {
+                if !self.visit(spot, look) {
                     return false;
                 }
             }
@@ -281,7 +286,7 @@ impl<'a> Slice<'a> {
                 return true;
             }
             *low = u64::from(spot.number()) + 1;
-            if !self.look(spot, look) {
+            if !self.visit(spot, look) {
                 return false;
             }
         }
@@ -289,10 +294,10 @@ impl<'a> Slice<'a> {
     }
 
     /// Whether it has come to the end.
-    fn entries<K: Formed>(
+    fn entries<K: IndexKeyForm>(
         &mut self,
         index: &'a Index,
-        span: &mut Span<K>,
+        span: &mut EntryRange<K>,
         look: &mut impl FnMut(Row<'_>) -> bool,
     ) -> bool {
         let keys = index.keys(&self.table.shape, &self.state.rows);
@@ -304,13 +309,13 @@ impl<'a> Slice<'a> {
                 Some(high) => tree.seek(high, Edge::Before, &keys),
                 None => tree.end(),
             };
-            for spot in Ahead::new(tree.down_from(at), keys) {
+            for spot in Prefetch::new(tree.down_from(at), keys) {
                 let order = keys.compare_spot(spot, &span.low.0);
                 if order.then(spot.number().cmp(&span.low.1)).is_lt() {
                     break;
                 }
                 last = Some(spot);
-                if !self.look(spot, look) {
+                if !self.visit(spot, look) {
                     is_done = false;
                     break;
                 }
@@ -321,7 +326,7 @@ impl<'a> Slice<'a> {
             return is_done;
         }
         let at = tree.seek(&span.low, span.edge, &keys);
-        for spot in Ahead::new(tree.from(at), keys) {
+        for spot in Prefetch::new(tree.from(at), keys) {
             if let Some((key, number)) = &span.high
                 && keys
                     .compare_spot(spot, key)
@@ -331,7 +336,7 @@ impl<'a> Slice<'a> {
                 break;
             }
             last = Some(spot);
-            if !self.look(spot, look) {
+            if !self.visit(spot, look) {
                 is_done = false;
                 break;
             }
@@ -345,37 +350,37 @@ impl<'a> Slice<'a> {
 }
 
 /// Rows fetched side by side, some ahead of the one that is looked at.
-struct Ahead<'a, I> {
+struct Prefetch<'a, I> {
     numbers: I,
-    keys: Keys<'a>,
-    spots: [Option<Spot<'a>>; AHEAD_MAX],
+    keys: KeyReader<'a>,
+    spots: [Option<RowPosition<'a>>; PREFETCH_MAX],
     /// Of them, those that are there, and which is next.
     count: usize,
     next: usize,
 }
 
-impl<'a, I: Iterator<Item = u32>> Ahead<'a, I> {
-    fn new(numbers: I, keys: Keys<'a>) -> Self {
+impl<'a, I: Iterator<Item = u32>> Prefetch<'a, I> {
+    fn new(numbers: I, keys: KeyReader<'a>) -> Self {
         Self {
             numbers,
             keys,
-            spots: [None; AHEAD_MAX],
+            spots: [None; PREFETCH_MAX],
             count: 0,
             next: 0,
         }
     }
 }
 
-impl<'a, I: Iterator<Item = u32>> Iterator for Ahead<'a, I> {
-    type Item = Spot<'a>;
+impl<'a, I: Iterator<Item = u32>> Iterator for Prefetch<'a, I> {
+    type Item = RowPosition<'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<Spot<'a>> {
+    fn next(&mut self) -> Option<RowPosition<'a>> {
         if self.next == self.count {
             // Most scans are short: what they don't come to should not be fetched for them.
             let most = match self.count {
-                0 => AHEAD_FIRST,
-                _ => AHEAD_MAX,
+                0 => PREFETCH_FIRST,
+                _ => PREFETCH_MAX,
             };
             (self.next, self.count) = (0, 0);
             for number in self.numbers.by_ref().take(most) {

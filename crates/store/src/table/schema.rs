@@ -14,7 +14,7 @@ pub const TEXT_BYTES_MAX: usize = 65_535;
 /// Most words of an enum.
 pub const ENUM_WORDS_MAX: usize = 256;
 /// The least that a table may be limited to, in bytes.
-pub const TABLE_BYTES_LEAST: usize = 65_536;
+pub const TABLE_BYTES_MIN: usize = 65_536;
 /// What a table is limited to unless told, in bytes.
 pub const TABLE_BYTES_DEFAULT: usize = 1 << 30;
 
@@ -244,7 +244,7 @@ pub struct Schema {
 
 /// What a schema is made of, before it is checked.
 #[derive(Clone, Debug, Default)]
-pub struct Draft {
+pub struct SchemaDraft {
     /// As `id:u32`.
     pub key: String,
     /// Names and types.
@@ -264,7 +264,7 @@ pub struct Draft {
 /// How the column is called that says when a row expires; no schema can name it.
 pub(super) const EXPIRES: &str = "(expires)";
 
-impl Draft {
+impl SchemaDraft {
     /// The schema that this is a draft of.
     ///
     /// # Errors
@@ -335,8 +335,8 @@ impl Draft {
             },
         };
         let bytes_max = self.bytes_max.unwrap_or(TABLE_BYTES_DEFAULT);
-        if bytes_max < TABLE_BYTES_LEAST {
-            return Err(format!("bytes_max: at least {TABLE_BYTES_LEAST} expected"));
+        if bytes_max < TABLE_BYTES_MIN {
+            return Err(format!("bytes_max: at least {TABLE_BYTES_MIN} expected"));
         }
         Ok(Schema {
             columns,
@@ -440,8 +440,8 @@ impl Schema {
 mod tests {
     use super::*;
 
-    fn draft(key: &str, columns: &[(&str, &str)], indexes: &[(&str, &[&str])]) -> Draft {
-        Draft {
+    fn draft(key: &str, columns: &[(&str, &str)], indexes: &[(&str, &[&str])]) -> SchemaDraft {
+        SchemaDraft {
             key: key.to_owned(),
             columns: columns
                 .iter()
@@ -454,7 +454,7 @@ mod tests {
                     ((*name).to_owned(), columns, false)
                 })
                 .collect(),
-            ..Draft::default()
+            ..SchemaDraft::default()
         }
     }
 

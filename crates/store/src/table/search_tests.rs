@@ -4,11 +4,11 @@ use super::*;
 
 /// Rows with these values of an indexed column, by rising keys; a column of each type.
 fn filled(kind: &str, values: &[u64]) -> Table {
-    let draft = Draft {
+    let draft = SchemaDraft {
         key: "id:u32".to_owned(),
         columns: vec![("value".to_owned(), kind.to_owned())],
         indexes: vec![("by_value".to_owned(), vec!["value".to_owned()], false)],
-        ..Draft::default()
+        ..SchemaDraft::default()
     };
     let table = Table::new("t", draft.check().expect("a schema"));
     // In no order, so that leaves are split in their middles.
@@ -20,7 +20,7 @@ fn filled(kind: &str, values: &[u64]) -> Table {
             _ => Cell::Bits(values[id]),
         };
         let row = [Cell::Bits(id as u64), cell];
-        assert_eq!(table.put(Put::Insert, &row, None, 0), Ok(true));
+        assert_eq!(table.put(PutMode::Insert, &row, None, 0), Ok(true));
     }
     table
 }
@@ -43,8 +43,8 @@ fn check(kind: &str, values: &[u64]) {
     for value in wanted {
         let text = format!("{value:020}");
         let given = match kind {
-            "string" => Given::Text(text.as_bytes()),
-            _ => Given::Whole(value.into()),
+            "string" => InputValue::Text(text.as_bytes()),
+            _ => InputValue::Whole(value.into()),
         };
         for is_reverse in [false, true] {
             let options = ScanOptions {
@@ -107,16 +107,16 @@ fn rows_that_follow_each_other_or_do_not_are_found() {
     let numbers: Vec<u64> = runs
         .chain(u64::from(u32::MAX) - 2000..=u64::from(u32::MAX))
         .collect();
-    let draft = Draft {
+    let draft = SchemaDraft {
         key: "id:u32".to_owned(),
         columns: vec![("value".to_owned(), "u64".to_owned())],
-        ..Draft::default()
+        ..SchemaDraft::default()
     };
     let table = Table::new("t", draft.check().expect("a schema"));
     for step in 0..numbers.len() {
         let id = numbers[step * 7919 % numbers.len()];
         let row = [Cell::Bits(id), Cell::Bits(id * 3)];
-        assert_eq!(table.put(Put::Insert, &row, None, 0), Ok(true));
+        assert_eq!(table.put(PutMode::Insert, &row, None, 0), Ok(true));
     }
     table.check();
     for id in &numbers {
@@ -145,12 +145,12 @@ fn rows_that_follow_each_other_or_do_not_are_found() {
 
 #[test]
 fn strings_of_a_row_stay_its_own_while_others_come_go_and_change() {
-    let draft = Draft {
+    let draft = SchemaDraft {
         key: "id:u32".to_owned(),
         columns: ["a", "b", "c"]
             .map(|name| (name.to_owned(), "string?".to_owned()))
             .to_vec(),
-        ..Draft::default()
+        ..SchemaDraft::default()
     };
     let table = Table::new("t", draft.check().expect("a schema"));
     let text = |id: u64, column: u64, round: u64| -> Option<String> {
@@ -167,7 +167,7 @@ fn strings_of_a_row_stay_its_own_while_others_come_go_and_change() {
                 .map_or(Cell::Null, |text| Cell::Text(text.as_bytes()))
         });
         let row: Vec<_> = std::iter::once(Cell::Bits(id)).chain(cells).collect();
-        assert_eq!(table.put(Put::Insert, &row, None, 0), Ok(true));
+        assert_eq!(table.put(PutMode::Insert, &row, None, 0), Ok(true));
     }
     let gone = |id: u64| id % 7 == 3;
     let changed = |id: u64| id % 3 == 1;
@@ -180,7 +180,7 @@ fn strings_of_a_row_stay_its_own_while_others_come_go_and_change() {
                 .as_ref()
                 .map_or(Cell::Null, |text| Cell::Text(text.as_bytes()));
             let updated = table.update(Cell::Bits(id), &[(2, cell)], None, 0);
-            assert_eq!(updated, Ok(Updated::Yes));
+            assert_eq!(updated, Ok(UpdateResult::Updated));
         }
     }
     table.check();
@@ -212,18 +212,18 @@ fn strings_of_a_row_stay_its_own_while_others_come_go_and_change() {
 #[test]
 fn many_rows_that_have_expired_are_passed_by_in_slices() {
     const ROWS: u64 = 5000;
-    let draft = Draft {
+    let draft = SchemaDraft {
         key: "id:u32".to_owned(),
         columns: vec![("value".to_owned(), "u32".to_owned())],
         indexes: vec![("by_value".to_owned(), vec!["value".to_owned()], false)],
         has_ttl: true,
-        ..Draft::default()
+        ..SchemaDraft::default()
     };
     let table = Table::new("t", draft.check().expect("a schema"));
     for id in 0..=ROWS {
         let ttl_ms = (id < ROWS).then_some(10);
         let row = [Cell::Bits(id), Cell::Bits(id)];
-        assert_eq!(table.put(Put::Insert, &row, ttl_ms, 0), Ok(true));
+        assert_eq!(table.put(PutMode::Insert, &row, ttl_ms, 0), Ok(true));
     }
     for index in [None, Some(0)] {
         for is_reverse in [false, true] {

@@ -27,16 +27,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crc32fast::Hasher;
-use veche_files::Writing;
+use veche_files::WriteOptions;
 
-use super::cell::{Cell, Given};
-use super::changes::Event;
+use super::cell::{Cell, InputValue};
 use super::error::TableError;
 use super::job::{self, Clocks, Job, JobError};
 use super::leaf::Leaf;
 use super::rows::Rows;
 use super::schema::Column;
 use super::shape::kept_bits;
+use super::watch::Event;
 use super::{State, Table, build, json};
 
 const MAGIC: &[u8; 8] = b"VECHETBL";
@@ -44,7 +44,7 @@ const VERSION: u32 = 1;
 /// In place of a block's length.
 const FOOTER: u32 = u32::MAX;
 /// The longest header and the longest block, in bytes: above what a full leaf with the longest strings takes.
-const PIECE_MAX: u32 = 64 << 20;
+const CHUNK_MAX: u32 = 64 << 20;
 /// Most rows of a block.
 const ROWS_MAX: u32 = 1 << 16;
 /// What is read and written at a time, in bytes.
@@ -130,7 +130,7 @@ impl Table {
         job: &Job,
     ) -> Result<u64, JobError> {
         let fault = |error: io::Error| JobError::file(name, error);
-        let mut out = Pieces {
+        let mut out = ChunkWriter {
             out: BufWriter::with_capacity(BUFFER, out),
             total: Hasher::new(),
             job,
@@ -218,8 +218,8 @@ impl Table {
         state.refuse_while_loading()?;
         state.is_replacing = true;
         drop(state);
-        let replacing = Replacing(self);
-        let mut parts = Parts {
+        let replacing = ReplaceGuard(self);
+        let mut parts = ChunkReader {
             reader: BufReader::with_capacity(BUFFER, reader),
             name,
             at: 0,
@@ -227,7 +227,7 @@ impl Table {
             piece: Vec::new(),
         };
         let mut new = self.read_rows(&mut parts, clocks, job)?;
-        new.rows.tighten(&self.shape);
+        new.rows.shrink_to_fit(&self.shape);
         let indexes = build::indexes(self, &new.rows, job)?;
         if let Some(keys) = new.keys.take() {
             let key = &self.schema.columns[0].name;
@@ -240,7 +240,7 @@ impl Table {
         let old = std::mem::replace(&mut *state, new);
         // It is done with: somebody else may replace what there is now.
         std::mem::forget(replacing);
-        self.tell(|out| json::event(out, Event::Load, None));
+        self.notify_watchers(|out| json::event(out, Event::Load, None));
         drop(state);
         // Gives back what may be much memory, while nobody waits for it.
         drop(old);
@@ -249,7 +249,7 @@ impl Table {
 
     fn read_rows(
         &self,
-        parts: &mut Parts<'_, impl Read>,
+        parts: &mut ChunkReader<'_, impl Read>,
         clocks: Clocks,
         job: &Job,
     ) -> Result<State, JobError> {
@@ -295,7 +295,7 @@ impl Table {
         let columns = &self.schema.columns;
         let mut read = Vec::with_capacity(columns.len());
         for column in columns {
-            let values = Values::read(column, rows as usize, &mut bytes);
+            let values = ColumnValues::read(column, rows as usize, &mut bytes);
             read.push(values.ok_or_else(|| format!("the column {} is too short", column.name))?);
         }
         if !bytes.is_empty() {
@@ -340,9 +340,9 @@ impl Table {
 }
 
 /// Nobody else changes a table as long as it is there.
-struct Replacing<'a>(&'a Table);
+struct ReplaceGuard<'a>(&'a Table);
 
-impl Drop for Replacing<'_> {
+impl Drop for ReplaceGuard<'_> {
     fn drop(&mut self) {
         self.0.state.write().is_replacing = false;
     }
@@ -366,7 +366,7 @@ impl DraftFile {
         let draft = path.with_file_name(hidden);
         loop {
             // What is left of one that was killed is written over, once nobody else writes there.
-            let file = Writing::private().open(&draft)?.file;
+            let file = WriteOptions::private().open(&draft)?.file;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
@@ -415,13 +415,13 @@ impl Drop for DraftFile {
 }
 
 /// Writes pieces.
-struct Pieces<'a, W: Write> {
+struct ChunkWriter<'a, W: Write> {
     out: BufWriter<W>,
     total: Hasher,
     job: &'a Job,
 }
 
-impl<W: Write> Pieces<'_, W> {
+impl<W: Write> ChunkWriter<'_, W> {
     fn write(&mut self, piece: &[u8]) -> io::Result<()> {
         self.total.update(piece);
         self.out.write_all(piece)?;
@@ -462,7 +462,7 @@ fn write_column<'a>(
 }
 
 /// The values of a column in a block.
-struct Values<'a> {
+struct ColumnValues<'a> {
     present: Option<&'a [u8]>,
     values: &'a [u8],
     /// Where each string ends.
@@ -476,7 +476,7 @@ fn cut<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     Some(first)
 }
 
-impl<'a> Values<'a> {
+impl<'a> ColumnValues<'a> {
     /// `None` if they are not there.
     fn read(column: &Column, rows: usize, bytes: &mut &'a [u8]) -> Option<Self> {
         let present = match cut(bytes, 1)? {
@@ -513,7 +513,7 @@ impl<'a> Values<'a> {
         let Some(bits) = column.kind.bits() else {
             let from = if place == 0 { 0 } else { self.ends[place - 1] };
             let text = &self.values[from..self.ends[place]];
-            return column.cell(Given::Text(text)).ok();
+            return column.cell(InputValue::Text(text)).ok();
         };
         let size = bits as usize / 8;
         let mut narrow = [0; 8];
@@ -524,7 +524,7 @@ impl<'a> Values<'a> {
 }
 
 /// Reads pieces.
-struct Parts<'a, R: Read> {
+struct ChunkReader<'a, R: Read> {
     reader: BufReader<R>,
     name: &'a str,
     /// Where the next piece begins.
@@ -534,7 +534,7 @@ struct Parts<'a, R: Read> {
     piece: Vec<u8>,
 }
 
-impl<R: Read> Parts<'_, R> {
+impl<R: Read> ChunkReader<'_, R> {
     fn damaged<T>(&self, at: u64, why: impl Into<String>) -> Result<T, JobError> {
         Err(JobError::Damaged {
             file: self.name.to_owned(),
@@ -581,7 +581,7 @@ impl<R: Read> Parts<'_, R> {
         }
         self.read(8)?;
         let (version, length) = (self.number(8), self.number(12));
-        if length > PIECE_MAX {
+        if length > CHUNK_MAX {
             return self.damaged(12, "the header is too long");
         }
         self.read(length as usize)?;
@@ -613,7 +613,7 @@ impl<R: Read> Parts<'_, R> {
             self.check(begin)?;
             return Ok(None);
         }
-        if length > PIECE_MAX || rows == 0 || rows > ROWS_MAX {
+        if length > CHUNK_MAX || rows == 0 || rows > ROWS_MAX {
             return self.damaged(begin, "no block begins there");
         }
         self.read(length as usize)?;

@@ -28,13 +28,13 @@ enum Own {
 }
 
 impl Own {
-    fn given(&self) -> Given<'_> {
+    fn given(&self) -> InputValue<'_> {
         match self {
-            Self::Null => Given::Null,
-            Self::Bool(value) => Given::Bool(*value),
-            Self::Whole(value) => Given::Whole(*value),
-            Self::Number(value) => Given::Number(*value),
-            Self::Text(text) => Given::Text(text),
+            Self::Null => InputValue::Null,
+            Self::Bool(value) => InputValue::Bool(*value),
+            Self::Whole(value) => InputValue::Whole(*value),
+            Self::Number(value) => InputValue::Number(*value),
+            Self::Text(text) => InputValue::Text(text),
         }
     }
 }
@@ -139,7 +139,7 @@ fn put_some(table: &Table, random: &mut Rng, count: usize) {
         });
         let cells: Vec<Cell<'_>> = cells.collect();
         let ttl_ms = (table.schema().has_ttl && random.bool()).then(|| random.u64(1..1000));
-        let put = table.put(Put::Upsert, &cells, ttl_ms, CLOCKS.mono_ms);
+        let put = table.put(PutMode::Upsert, &cells, ttl_ms, CLOCKS.mono_ms);
         put.expect("room");
         if random.u8(..8) == 0 {
             table.delete(cells[0], CLOCKS.mono_ms).expect("not loading");
@@ -173,7 +173,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_was_saved_comes_back(seed in any::<u64>(), count in 0_usize..3000) {
+    fn a_snapshot_is_restored(seed in any::<u64>(), count in 0_usize..3000) {
         let mut random = Rng::with_seed(seed);
         let table = any_table(&mut random);
         put_some(&table, &mut random, count);
@@ -203,7 +203,7 @@ proptest! {
             true => format!("{{\"x\":[[]],\"rows\" : {list}}}"),
             false => list,
         };
-        for (format, text) in [(Format::Json, &json), (Format::Ndjson, &rows.join("\n"))] {
+        for (format, text) in [(LoadFormat::Json, &json), (LoadFormat::Ndjson, &rows.join("\n"))] {
             let mut options = LoadOptions::new(format);
             options.list = Some("rows".to_owned());
             let other = twin(&table);
@@ -246,7 +246,7 @@ proptest! {
         let text = out.into_inner().expect("written");
         let other = twin(&table);
         let reader = Trickle(&text, Rng::with_seed(seed));
-        let loaded = other.load_from(reader, "f", &LoadOptions::new(Format::Csv), CLOCKS);
+        let loaded = other.load_from(reader, "f", &LoadOptions::new(LoadFormat::Csv), CLOCKS);
         prop_assert_eq!(loaded, Ok(table.count(CLOCKS.mono_ms) as u64));
         other.check();
         if !has_empty {
@@ -281,7 +281,7 @@ fn some_blocks() -> (Arc<Table>, Vec<u8>, Vec<usize>) {
         // Of these two make a leaf full.
         let text = vec![b'a' + id as u8; 33_000];
         let row = [Cell::Bits(id), Cell::Bits(id), Cell::Text(&text)];
-        table.put(Put::Insert, &row, None, 0).expect("room");
+        table.put(PutMode::Insert, &row, None, 0).expect("room");
     }
     let mut bytes = Vec::new();
     table.save_to(&mut bytes, "f", CLOCKS).expect("saved");
@@ -304,7 +304,7 @@ fn damage_is_refused_and_nothing_changes() {
     let (table, bytes, starts) = some_blocks();
     let other = twin(&table);
     let row = [Cell::Bits(9), Cell::Bits(9), Cell::Null];
-    other.put(Put::Insert, &row, None, 0).expect("room");
+    other.put(PutMode::Insert, &row, None, 0).expect("room");
     let before = dump(&other);
     let changes = other.watch(10);
     let refuse = |bytes: &[u8], what: &str, from: usize, to: usize| {
@@ -504,7 +504,7 @@ fn saves_until_it_is_killed() {
         let text = vec![b'x'; (last % 200) as usize];
         for id in 0..2000 {
             let row = [Cell::Bits(id), Cell::Bits(last), Cell::Text(&text)];
-            table.put(Put::Upsert, &row, None, 0).expect("room");
+            table.put(PutMode::Upsert, &row, None, 0).expect("room");
         }
         table
             .start_save(path.clone(), CLOCKS)
@@ -525,7 +525,7 @@ fn start_saver(path: &Path) -> Child {
 }
 
 #[test]
-fn whoever_is_killed_while_saving_leaves_the_last_file() {
+fn a_kill_while_saving_leaves_the_previous_file() {
     let folder = Folder::new();
     let path = folder.0.join("t.table");
     let mut random = Rng::with_seed(11);

@@ -30,7 +30,7 @@ fn bits(row: &Row<'_>, column: usize) -> u64 {
 
 fn look(table: &Table, index: Option<usize>, group: Option<u64>, random: &mut Rng) -> usize {
     let mut seen = HashSet::new();
-    let given = group.map(|group| Given::Whole(group.into()));
+    let given = group.map(|group| InputValue::Whole(group.into()));
     let options = ScanOptions {
         is_reverse: random.bool(),
         ..ScanOptions::default()
@@ -79,7 +79,7 @@ fn threads_see_whole_rows_once_and_whole_batches() {
     });
     for id in (0..ROWS).chain([PAIR, PAIR + 1]) {
         table
-            .put(Put::Insert, &values(id, id % GROUPS, 0), None, 0)
+            .put(PutMode::Insert, &values(id, id % GROUPS, 0), None, 0)
             .expect("room");
     }
     let is_over = AtomicBool::new(false);
@@ -96,9 +96,11 @@ fn threads_see_whole_rows_once_and_whole_batches() {
                             values(id, random.u64(..GROUPS), turn);
                         let changes = [(1, check), (3, group), (4, turn_cell)];
                         let updated = table.update(Cell::Bits(id), &changes, None, 0);
-                        assert_eq!(updated, Ok(Updated::Yes));
+                        assert_eq!(updated, Ok(UpdateResult::Updated));
                         let shared = Cell::Bits(random.u64(..16));
-                        table.incr(shared, 2, Given::Whole(1), 0).expect("a number");
+                        table
+                            .incr(shared, 2, InputValue::Whole(1), 0)
+                            .expect("a number");
                         if turn % 8 == 0 && writer == 0 {
                             let mut batch = Batch::default();
                             for id in [PAIR, PAIR + 1] {
@@ -161,7 +163,7 @@ fn threads_see_whole_rows_once_and_whole_batches() {
 }
 
 #[test]
-fn what_is_unique_is_free_once_its_row_has_expired() {
+fn an_expired_rows_unique_value_is_free() {
     const SLOTS: u64 = 64;
     let table = table("id:u64", &[("slot", "u32")], |draft| {
         draft.indexes = vec![("by_slot".to_owned(), vec!["slot".to_owned()], true)];
@@ -179,8 +181,11 @@ fn what_is_unique_is_free_once_its_row_has_expired() {
                         _ => now_ms.load(Ordering::Relaxed),
                     };
                     let row = [turn * 2 + writer, random.u64(..SLOTS)].map(Cell::Bits);
-                    let put = table.put(Put::Insert, &row, Some(random.u64(1..4)), now);
-                    assert!(matches!(put, Ok(true) | Err(TableError::Taken { .. })));
+                    let put = table.put(PutMode::Insert, &row, Some(random.u64(1..4)), now);
+                    assert!(matches!(
+                        put,
+                        Ok(true) | Err(TableError::UniqueViolation { .. })
+                    ));
                 }
                 left.fetch_sub(1, Ordering::Relaxed);
             });

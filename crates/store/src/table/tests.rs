@@ -11,7 +11,7 @@ fn visits() -> Table {
     let columns = ["location", "mark", "user", "visited_at"];
     let kinds = ["u32", "u8", "u32", "i32"];
     let pairs = columns.iter().zip(kinds);
-    let draft = Draft {
+    let draft = SchemaDraft {
         key: "id:u32".to_owned(),
         columns: pairs
             .map(|(name, kind)| ((*name).to_owned(), kind.to_owned()))
@@ -24,16 +24,16 @@ fn visits() -> Table {
             ),
             ("by_location".to_owned(), vec!["location".to_owned()], false),
         ],
-        ..Draft::default()
+        ..SchemaDraft::default()
     };
     Table::new("visits", draft.check().expect("a schema"))
 }
 
-fn whole(value: i128) -> Given<'static> {
-    Given::Whole(value)
+fn whole(value: i128) -> InputValue<'static> {
+    InputValue::Whole(value)
 }
 
-fn row<'a>(table: &Table, values: &[Given<'a>]) -> Vec<Cell<'a>> {
+fn row<'a>(table: &Table, values: &[InputValue<'a>]) -> Vec<Cell<'a>> {
     let columns = table.schema.visible().iter();
     let cells = columns
         .zip(values)
@@ -41,7 +41,12 @@ fn row<'a>(table: &Table, values: &[Given<'a>]) -> Vec<Cell<'a>> {
     cells.collect::<Result<_, _>>().expect("values that fit")
 }
 
-fn ids(table: &Table, index: &str, values: &[Given<'_>], options: &ScanOptions<'_>) -> Vec<u64> {
+fn ids(
+    table: &Table,
+    index: &str,
+    values: &[InputValue<'_>],
+    options: &ScanOptions<'_>,
+) -> Vec<u64> {
     let place = table.schema.index(index.as_bytes());
     let mut scan = table.scan(place, values, options).expect("a scan");
     let mut found = Vec::new();
@@ -60,13 +65,15 @@ fn ids(table: &Table, index: &str, values: &[Given<'_>], options: &ScanOptions<'
 fn a_row_is_put_read_changed_and_deleted() {
     let table = visits();
     let first = row(&table, &[whole(1), whole(3), whole(5), whole(7), whole(-9)]);
-    assert_eq!(table.put(Put::Insert, &first, None, 0), Ok(true));
-    let error = table.put(Put::Insert, &first, None, 0).expect_err("taken");
+    assert_eq!(table.put(PutMode::Insert, &first, None, 0), Ok(true));
+    let error = table
+        .put(PutMode::Insert, &first, None, 0)
+        .expect_err("taken");
     assert_eq!(
         error.to_string(),
         "column id: there is a row with the key 1"
     );
-    assert_eq!(table.put(Put::Add, &first, None, 0), Ok(false));
+    assert_eq!(table.put(PutMode::Add, &first, None, 0), Ok(false));
     let json = |key: u64| {
         table.read(Cell::Bits(key), 0, |row| {
             let mut out = Vec::new();
@@ -79,11 +86,11 @@ fn a_row_is_put_read_changed_and_deleted() {
     let changes = [(3, Cell::Bits(8))];
     assert_eq!(
         table.update(Cell::Bits(1), &changes, None, 0),
-        Ok(Updated::Yes)
+        Ok(UpdateResult::Updated)
     );
     assert_eq!(
         table.update(Cell::Bits(2), &changes, None, 0),
-        Ok(Updated::NoRow)
+        Ok(UpdateResult::NoRow)
     );
     assert_eq!(
         ids(&table, "by_user", &[whole(7)], &ScanOptions::default()),
@@ -108,26 +115,26 @@ fn a_row_is_put_read_changed_and_deleted() {
 }
 
 #[test]
-fn an_update_of_a_function_sees_what_others_did() {
+fn an_update_by_function_sees_other_changes() {
     let table = visits();
     let first = row(&table, &[whole(1), whole(3), whole(5), whole(7), whole(-9)]);
-    table.put(Put::Insert, &first, None, 0).expect("room");
+    table.put(PutMode::Insert, &first, None, 0).expect("room");
     let seen = table
-        .read(Cell::Bits(1), 0, |row| row.seen())
+        .read(Cell::Bits(1), 0, |row| row.snapshot())
         .expect("there");
     let mark = [(2, Cell::Bits(1))];
     assert_eq!(
         table.update(Cell::Bits(1), &mark, Some(&seen), 0),
-        Ok(Updated::Yes)
+        Ok(UpdateResult::Updated)
     );
     assert_eq!(
         table.update(Cell::Bits(1), &mark, Some(&seen), 0),
-        Ok(Updated::Changed)
+        Ok(UpdateResult::Conflict)
     );
 }
 
-fn people(more: impl FnOnce(&mut Draft)) -> Table {
-    let mut draft = Draft {
+fn people(more: impl FnOnce(&mut SchemaDraft)) -> Table {
+    let mut draft = SchemaDraft {
         key: "name:string(20)".to_owned(),
         columns: vec![
             ("email".to_owned(), "string(100)?".to_owned()),
@@ -142,7 +149,7 @@ fn people(more: impl FnOnce(&mut Draft)) -> Table {
                 false,
             ),
         ],
-        ..Draft::default()
+        ..SchemaDraft::default()
     };
     more(&mut draft);
     Table::new("people", draft.check().expect("a schema"))
@@ -155,18 +162,23 @@ fn person<'a>(
     age: Option<i128>,
     email: Option<&'a str>,
 ) -> Vec<Cell<'a>> {
-    let age = age.map_or(Given::Null, Given::Whole);
-    let email = email.map_or(Given::Null, |email| Given::Text(email.as_bytes()));
+    let age = age.map_or(InputValue::Null, InputValue::Whole);
+    let email = email.map_or(InputValue::Null, |email| InputValue::Text(email.as_bytes()));
     row(
         table,
-        &[Given::Text(name.as_bytes()), age, email, Given::Null],
+        &[
+            InputValue::Text(name.as_bytes()),
+            age,
+            email,
+            InputValue::Null,
+        ],
     )
 }
 
 fn names(
     table: &Table,
     index: &str,
-    values: &[Given<'_>],
+    values: &[InputValue<'_>],
     options: &ScanOptions<'_>,
 ) -> Vec<String> {
     let place = table.schema.index(index.as_bytes());
@@ -183,9 +195,9 @@ fn names(
 }
 
 #[test]
-fn what_is_unique_stays_so() {
+fn unique_values_stay_unique() {
     let table = people(|_| {});
-    let put = |name, email| table.put(Put::Insert, &person(&table, name, None, email), None, 0);
+    let put = |name, email| table.put(PutMode::Insert, &person(&table, name, None, email), None, 0);
     assert_eq!(put("ann", Some("a@x")), Ok(true));
     let error = put("bob", Some("a@x")).expect_err("taken").to_string();
     assert_eq!(
@@ -196,10 +208,10 @@ fn what_is_unique_stays_so() {
     assert_eq!(put("cid", None), Ok(true), "no value is none that is taken");
     let email = [(2, Cell::Text(b"a@x"))];
     let taken = table.update(Cell::Text(b"bob"), &email, None, 0);
-    assert!(matches!(taken, Err(TableError::Taken { .. })));
+    assert!(matches!(taken, Err(TableError::UniqueViolation { .. })));
     assert_eq!(
         table.update(Cell::Text(b"ann"), &email, None, 0),
-        Ok(Updated::Yes)
+        Ok(UpdateResult::Updated)
     );
     table.check();
 }
@@ -215,7 +227,7 @@ fn scans_have_limits_of_all_kinds() {
         ("eve", None),
     ] {
         let row = person(&table, name, age, None);
-        table.put(Put::Insert, &row, None, 0).expect("room");
+        table.put(PutMode::Insert, &row, None, 0).expect("room");
     }
     let range = |from, to, above, below| ScanOptions {
         range: Range {
@@ -226,7 +238,7 @@ fn scans_have_limits_of_all_kinds() {
         },
         ..ScanOptions::default()
     };
-    let number = |value: f64| Some(Given::Number(value));
+    let number = |value: f64| Some(InputValue::Number(value));
     for (options, expected) in [
         (ScanOptions::default(), "eve ann bob cid dan"),
         (range(number(10.0), None, None, None), "bob cid dan"),
@@ -256,25 +268,30 @@ fn scans_have_limits_of_all_kinds() {
         let count = table.count_ahead(&scan).expect("not loading");
         assert_eq!(count, Some(expected.split_whitespace().count()));
     }
-    let ten = [Given::Whole(10)];
+    let ten = [InputValue::Whole(10)];
     assert_eq!(
         names(&table, "by_age", &ten, &ScanOptions::default()),
         ["bob", "cid"]
     );
     assert_eq!(
-        names(&table, "by_age", &[Given::Null], &ScanOptions::default()),
+        names(
+            &table,
+            "by_age",
+            &[InputValue::Null],
+            &ScanOptions::default()
+        ),
         ["eve"]
     );
     assert_eq!(
         names(
             &table,
             "by_age",
-            &[Given::Whole(999)],
+            &[InputValue::Whole(999)],
             &ScanOptions::default()
         ),
         [""; 0]
     );
-    let some = range(Some(Given::Text(b"bz")), None, None, None);
+    let some = range(Some(InputValue::Text(b"bz")), None, None, None);
     assert_eq!(names(&table, "by_age", &ten, &some), ["cid"]);
     assert_eq!(names(&table, "key", &[], &some), ["cid", "dan", "eve"]);
     let last = ScanOptions {
@@ -283,15 +300,18 @@ fn scans_have_limits_of_all_kinds() {
         ..ScanOptions::default()
     };
     assert_eq!(names(&table, "key", &[], &last), ["eve", "dan"]);
-    let words = |values: &[Given<'_>], options| {
+    let words = |values: &[InputValue<'_>], options| {
         let scan = table.scan(table.schema.index(b"by_age"), values, &options);
         scan.expect_err("a mistake").to_string()
     };
     assert!(
-        words(&[Given::Text(b"x")], some)
+        words(&[InputValue::Text(b"x")], some)
             .contains("column age: \"x\": a whole number (i8) expected")
     );
-    assert!(words(&[Given::Whole(1), Given::Text(b"x")], some).contains("the index has no more"));
+    assert!(
+        words(&[InputValue::Whole(1), InputValue::Text(b"x")], some)
+            .contains("the index has no more")
+    );
     assert!(words(&[], range(number(1.0), None, number(1.0), None)).contains("both"));
 }
 
@@ -307,7 +327,7 @@ fn numbers_add_up_over_a_scan() {
             whole(-id),
         ];
         table
-            .put(Put::Insert, &row(&table, &values), None, 0)
+            .put(PutMode::Insert, &row(&table, &values), None, 0)
             .expect("room");
     }
     let place = table.schema.index(b"by_location");
@@ -321,17 +341,17 @@ fn numbers_add_up_over_a_scan() {
     {}
     assert_eq!((sums.count, sums.sum()), (50, -2500.0));
     assert_eq!(
-        (sums.limits(), sums.mean()),
+        (sums.min_max(), sums.mean()),
         (Some([-99.0, -1.0]), Some(-50.0))
     );
 }
 
 #[test]
-fn what_has_expired_is_not_there() {
+fn expired_rows_are_absent() {
     let table = people(|draft| draft.has_ttl = true);
     let put = |name, ttl_ms, now_ms| {
         let row = person(&table, name, None, Some(name));
-        table.put(Put::Insert, &row, ttl_ms, now_ms)
+        table.put(PutMode::Insert, &row, ttl_ms, now_ms)
     };
     put("ann", Some(10), 0).expect("room");
     put("bob", None, 0).expect("room");
@@ -353,11 +373,11 @@ fn a_full_table_says_so_or_evicts() {
         for number in 0..5000 {
             let name = format!("{number:05}");
             let row = person(table, &name, Some(number % 100), None);
-            table.put(Put::Insert, &row, None, 0)?;
+            table.put(PutMode::Insert, &row, None, 0)?;
         }
         Ok(())
     };
-    let small = |draft: &mut Draft| draft.bytes_max = Some(65_536);
+    let small = |draft: &mut SchemaDraft| draft.bytes_max = Some(65_536);
     let table = people(small);
     let words = fill(&table).expect_err("full").to_string();
     assert!(words.contains("over its limit of 65536"), "{words}");
@@ -394,7 +414,11 @@ fn a_batch_is_done_whole_or_not_at_all() {
     let table = people(|_| {});
     let put = |batch: &mut Batch, name, email| {
         batch
-            .put(Put::Insert, &person(&table, name, None, Some(email)), None)
+            .put(
+                PutMode::Insert,
+                &person(&table, name, None, Some(email)),
+                None,
+            )
             .expect("not long");
     };
     let mut batch = Batch::default();
@@ -410,7 +434,10 @@ fn a_batch_is_done_whole_or_not_at_all() {
         .expect("not long");
     put(&mut batch, "cid", "c@x");
     let error = table.apply(&batch, 0).expect_err("c@x is taken");
-    assert!(matches!(error, TableError::Taken { .. }), "{error}");
+    assert!(
+        matches!(error, TableError::UniqueViolation { .. }),
+        "{error}"
+    );
     assert_eq!(
         names(&table, "by_email", &[], &ScanOptions::default()),
         ["ann", "bob"]
@@ -429,13 +456,13 @@ fn a_batch_is_done_whole_or_not_at_all() {
 }
 
 #[test]
-fn those_who_watch_are_told_each_change_or_how_many_they_missed() {
+fn watchers_receive_each_change_or_the_number_missed() {
     let table = visits();
     let changes = table.watch(2);
     for id in 0..4 {
         let values = [whole(id), whole(1), whole(1), whole(1), whole(1)];
         table
-            .put(Put::Insert, &row(&table, &values), None, 0)
+            .put(PutMode::Insert, &row(&table, &values), None, 0)
             .expect("room");
     }
     let next = || match changes.next(None)?.value {
@@ -454,7 +481,7 @@ fn those_who_watch_are_told_each_change_or_how_many_they_missed() {
 
 #[derive(Clone, Debug)]
 enum Action {
-    Put(Put, u16, Option<i8>, Option<String>, Option<Vec<u8>>),
+    Put(PutMode, u16, Option<i8>, Option<String>, Option<Vec<u8>>),
     Update(u16, Option<Option<i8>>, Option<Option<String>>),
     Delete(u16),
     Incr(u16, i8),
@@ -464,7 +491,11 @@ fn action() -> impl Strategy<Value = Action> {
     let key = 0_u16..300;
     let email = proptest::option::of("[a-c]{1,2}");
     let photo = proptest::option::of(proptest::collection::vec(any::<u8>(), 0..300));
-    let how = prop_oneof![Just(Put::Insert), Just(Put::Add), Just(Put::Upsert)];
+    let how = prop_oneof![
+        Just(PutMode::Insert),
+        Just(PutMode::Add),
+        Just(PutMode::Upsert)
+    ];
     prop_oneof![
         4 => (how, key.clone(), any::<Option<i8>>(), email.clone(), photo)
             .prop_map(|(how, key, age, email, photo)| Action::Put(how, key, age, email, photo)),
@@ -477,7 +508,7 @@ fn action() -> impl Strategy<Value = Action> {
 
 /// The same schema with a key of either kind: one that is the row's number, and one that is not.
 fn mixed(key: &str) -> Table {
-    let draft = Draft {
+    let draft = SchemaDraft {
         key: key.to_owned(),
         columns: [("age", "i8?"), ("email", "string?"), ("photo", "bytes?")]
             .iter()
@@ -492,7 +523,7 @@ fn mixed(key: &str) -> Table {
                 false,
             ),
         ],
-        ..Draft::default()
+        ..SchemaDraft::default()
     };
     Table::new("mixed", draft.check().expect("a schema"))
 }
@@ -504,12 +535,12 @@ fn is_taken(model: &Model, key: u16, email: Option<&String>) -> bool {
     email.is_some_and(|email| others.any(|(_, (_, other, _))| other.as_ref() == Some(email)))
 }
 
-fn number(value: Option<i8>) -> Given<'static> {
-    value.map_or(Given::Null, |value| whole(value.into()))
+fn number(value: Option<i8>) -> InputValue<'static> {
+    value.map_or(InputValue::Null, |value| whole(value.into()))
 }
 
-fn text(value: Option<&[u8]>) -> Given<'_> {
-    value.map_or(Given::Null, Given::Text)
+fn text(value: Option<&[u8]>) -> InputValue<'_> {
+    value.map_or(InputValue::Null, InputValue::Text)
 }
 
 /// What both make of it: whether it was done, or why not.
@@ -517,8 +548,8 @@ fn carry_out(table: &Table, model: &mut Model, action: &Action) -> [String; 2] {
     let key_of = |key: u16| Cell::Bits(key.into());
     let ours = |result: Result<String, TableError>| match result {
         Ok(done) => done,
-        Err(TableError::KeyTaken { .. }) => "key taken".to_owned(),
-        Err(TableError::Taken { .. }) => "taken".to_owned(),
+        Err(TableError::DuplicateKey { .. }) => "key taken".to_owned(),
+        Err(TableError::UniqueViolation { .. }) => "taken".to_owned(),
         Err(TableError::Value { .. }) => "value".to_owned(),
         Err(other) => panic!("{other}"),
     };
@@ -533,8 +564,8 @@ fn carry_out(table: &Table, model: &mut Model, action: &Action) -> [String; 2] {
             let result = table.put(*how, &row(table, &values), None, 0);
             let is_there = model.contains_key(key);
             let expected = match how {
-                Put::Insert if is_there => "key taken".to_owned(),
-                Put::Add if is_there => "false".to_owned(),
+                PutMode::Insert if is_there => "key taken".to_owned(),
+                PutMode::Add if is_there => "false".to_owned(),
                 _ if is_taken(model, *key, email.as_ref()) => "taken".to_owned(),
                 _ => {
                     model.insert(*key, (*age, email.clone(), photo.clone()));
@@ -660,7 +691,7 @@ proptest! {
 }
 
 #[test]
-fn many_rows_in_any_order_take_what_they_should() {
+fn memory_of_many_rows_in_any_order_is_as_expected() {
     let mut random = fastrand::Rng::with_seed(7);
     let mut order: Vec<i128> = (0..50_000).collect();
     random.shuffle(&mut order);
@@ -669,7 +700,7 @@ fn many_rows_in_any_order_take_what_they_should() {
         let mut any = |most: u32| whole(random.u32(..most).into());
         let values = [whole(id), any(5000), any(6), any(5000), any(1 << 30)];
         table
-            .put(Put::Insert, &row(&table, &values), None, 0)
+            .put(PutMode::Insert, &row(&table, &values), None, 0)
             .expect("room");
     }
     table.check();

@@ -4,20 +4,20 @@
 //! where a leaf begins is kept, in branches as [rows](super::rows) have them, so that a search touches few rows: those
 //! of one leaf.
 
-use super::index::Keys;
+use super::index::KeyReader;
 use super::key::Key;
-use super::room::{give_room, heap_bytes, make_room};
-use super::rows::Spot;
+use super::room::{heap_bytes, make_room, release_room};
+use super::rows::RowPosition;
 
 /// Most numbers of a leaf.
 pub(super) const LEAF_MAX: usize = 256;
 /// A leaf with fewer looks for a neighbour to join.
-const LEAF_FEW: usize = LEAF_MAX / 4;
+const MERGE_BELOW: usize = LEAF_MAX / 4;
 const STEP: usize = LEAF_MAX / 16;
 /// Most leaves of a branch.
 const LEAVES_MAX: usize = 256;
 /// Rows of a leaf that are looked at side by side.
-const LOOKS: usize = 7;
+const PROBES: usize = 7;
 
 /// An entry in full: what orders it, and the row's number, which tells equal ones apart.
 pub(super) type Entry<K> = (K, u32);
@@ -66,28 +66,28 @@ impl<K: Key> Branch<K> {
     /// Each row is somewhere else in memory, and to wait for it takes longer than all else. So some are fetched side by
     /// side, which takes little longer than one: first some around the place where the entry should be if keys are spread
     /// evenly, then what is left between two of them. Where keys don't tell, the first ones are spread over the leaf.
-    fn search(&self, leaf: usize, entry: &Entry<K>, edge: Edge, keys: &Keys<'_>) -> usize {
-        let is_before = |spot: Spot<'_>| {
+    fn search(&self, leaf: usize, entry: &Entry<K>, edge: Edge, keys: &KeyReader<'_>) -> usize {
+        let is_before = |spot: RowPosition<'_>| {
             let order = keys.compare_spot(spot, &entry.0);
             let order = order.then_with(|| spot.number().cmp(&entry.1));
             order.is_lt() || edge == Edge::Behind && order.is_eq()
         };
         let Leaf { first, rows } = &self.leaves[leaf];
         let (mut low, mut high) = (0, rows.len());
-        let next = self.leaves.get(leaf + 1).filter(|_| high > LOOKS);
-        let share = next.and_then(|next| entry.0.share(&first.0, &next.first.0));
+        let next = self.leaves.get(leaf + 1).filter(|_| high > PROBES);
+        let share = next.and_then(|next| entry.0.fraction(&first.0, &next.first.0));
         let mut window = match share {
             Some(share) => {
-                let reach = (high / 4).max(LOOKS);
+                let reach = (high / 4).max(PROBES);
                 let begin = (share * high as f64) as usize;
                 let begin = begin.saturating_sub(reach / 2).min(high - reach);
                 begin..begin + reach
             }
             None => 0..high,
         };
-        let mut spots = [None; LOOKS];
+        let mut spots = [None; PROBES];
         while low < high {
-            let count = window.len().min(LOOKS);
+            let count = window.len().min(PROBES);
             let gaps = window.len() - count;
             let place = |look: usize| window.start + gaps * (look + 1) / (count + 1) + look;
             for (look, spot) in spots[..count].iter_mut().enumerate() {
@@ -128,7 +128,7 @@ fn last_up_to<K: Key, T>(list: &[T], entry: &Entry<K>, first: impl Fn(&T) -> &En
     let is_up_to = |place: usize| first(&list[place]) <= entry;
     let last = list.len() - 1;
     let (mut low, mut high) = (0, list.len());
-    if let Some(share) = entry.0.share(&first(&list[0]).0, &first(&list[last]).0) {
+    if let Some(share) = entry.0.fraction(&first(&list[0]).0, &first(&list[last]).0) {
         let guess = ((share * last as f64) as usize).min(last);
         let mut step = 1;
         if is_up_to(guess) {
@@ -183,7 +183,7 @@ impl<K: Key> Tree<K> {
     }
 
     /// The place of an entry, or of the first one behind it. `keys` makes those of rows.
-    pub(super) fn seek(&self, entry: &Entry<K>, edge: Edge, keys: &Keys<'_>) -> Position {
+    pub(super) fn seek(&self, entry: &Entry<K>, edge: Edge, keys: &KeyReader<'_>) -> Position {
         let branch = last_up_to(&self.branches, entry, |branch| &branch.first);
         let leaves = &self.branches[branch].leaves;
         let leaf = last_up_to(leaves, entry, |leaf| &leaf.first);
@@ -271,7 +271,7 @@ impl<K: Key> Tree<K> {
     }
 
     /// An entry that is not there yet.
-    pub(super) fn insert(&mut self, entry: Entry<K>, keys: &Keys<'_>) {
+    pub(super) fn insert(&mut self, entry: Entry<K>, keys: &KeyReader<'_>) {
         let at = self.seek(&entry, Edge::Before, keys);
         let branch = &mut self.branches[at.branch];
         let leaf = &mut branch.leaves[at.leaf];
@@ -320,19 +320,19 @@ impl<K: Key> Tree<K> {
     }
 
     /// Takes an entry out that is there; its row still is.
-    pub(super) fn remove(&mut self, entry: &Entry<K>, keys: &Keys<'_>) {
+    pub(super) fn remove(&mut self, entry: &Entry<K>, keys: &KeyReader<'_>) {
         let at = self.seek(entry, Edge::Before, keys);
         let leaf = &mut self.branches[at.branch].leaves[at.leaf];
         let before = leaf.bytes();
         let removed = leaf.rows.remove(at.place);
         debug_assert_eq!(removed, entry.1, "the entry is there");
-        give_room(&mut leaf.rows, STEP);
+        release_room(&mut leaf.rows, STEP);
         self.count -= 1;
         self.bytes = self.bytes - before + leaf.bytes();
         let len = leaf.rows.len();
         if len == 0 {
             self.drop_leaf(at);
-        } else if len < LEAF_FEW {
+        } else if len < MERGE_BELOW {
             self.join(at);
         }
     }
@@ -414,7 +414,7 @@ impl<K: Key> Tree<K> {
     }
 
     #[cfg(test)]
-    pub(super) fn check(&self, keys: &Keys<'_>) {
+    pub(super) fn check(&self, keys: &KeyReader<'_>) {
         let entries: Vec<Entry<K>> = self
             .from(self.start())
             .map(|row| (keys.of(row), row))

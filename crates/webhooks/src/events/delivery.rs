@@ -6,14 +6,14 @@ use veche_calls::Reply;
 use veche_config as config;
 use veche_outbound::Outbound;
 
-use crate::{HOOK, Request, sign};
+use crate::{FetchRequest, HOOK, sign};
 
 /// Longest answer that is read, in bytes; nothing in it matters.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// Why a batch was not taken.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(super) enum DeliveryError {
     /// It would not be another time either.
     Refused(String),
     /// It may be.
@@ -22,16 +22,16 @@ pub(super) enum Failed {
 
 /// Sends a batch and waits for the answer.
 pub(super) fn send(
-    options: &config::Events,
+    options: &config::EventsConfig,
     body: &[u8],
     outbound: &Outbound,
-) -> Result<(), Failed> {
+) -> Result<(), DeliveryError> {
     let mut headers = vec![
         ("content-type".to_owned(), b"application/json".to_vec()),
         (HOOK.to_owned(), b"events".to_vec()),
     ];
     sign(&mut headers, &options.secrets, body);
-    let request = Request {
+    let request = FetchRequest {
         url: options.url.expose(),
         headers,
         body: Some(body.to_vec()),
@@ -48,23 +48,23 @@ pub(super) fn send(
     });
     let outcome = outcome
         .recv()
-        .map_err(|_| Failed::Later("the server is ending".to_owned()))?;
+        .map_err(|_| DeliveryError::Later("the server is ending".to_owned()))?;
     match outcome {
-        Ok(Reply::Http(reply)) => judge(reply.status),
-        Ok(_) => Err(Failed::Later("no answer of HTTP".to_owned())),
-        Err(fault) => Err(Failed::Later(fault.words)),
+        Ok(Reply::Http(reply)) => check_status(reply.status),
+        Ok(_) => Err(DeliveryError::Later("no answer of HTTP".to_owned())),
+        Err(fault) => Err(DeliveryError::Later(fault.words)),
     }
 }
 
 /// What a status says: RFC 9110, section 15, and RFC 6585, section 4.
-fn judge(status: u16) -> Result<(), Failed> {
+fn check_status(status: u16) -> Result<(), DeliveryError> {
     let words = || format!("the back end answers with {status}");
     match status {
         200..300 => Ok(()),
         // Too late, too early, too much: another time.
-        408 | 425 | 429 => Err(Failed::Later(words())),
-        400..500 => Err(Failed::Refused(words())),
-        _ => Err(Failed::Later(words())),
+        408 | 425 | 429 => Err(DeliveryError::Later(words())),
+        400..500 => Err(DeliveryError::Refused(words())),
+        _ => Err(DeliveryError::Later(words())),
     }
 }
 
@@ -84,9 +84,9 @@ mod tests {
             (500, false, false),
             (503, false, false),
         ] {
-            let judged = judge(status);
+            let judged = check_status(status);
             assert_eq!(judged.is_ok(), is_taken, "{status}");
-            let refused = matches!(judged, Err(Failed::Refused(_)));
+            let refused = matches!(judged, Err(DeliveryError::Refused(_)));
             assert_eq!(refused, is_refused, "{status}");
         }
     }

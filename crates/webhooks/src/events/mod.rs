@@ -15,11 +15,11 @@ use std::time::{Duration, SystemTime};
 use parking_lot::{Condvar, Mutex};
 use tracing::warn;
 use veche_config as config;
-use veche_frontends::stats::Cell;
-use veche_hub::Happening;
+use veche_frontends::stats::SharedCounter;
+use veche_hub::ChannelEvent;
 use veche_outbound::Outbound;
 
-use self::delivery::{Failed, send};
+use self::delivery::{DeliveryError, send};
 
 /// The target of this module's log lines.
 const TARGET: &str = "veche::events";
@@ -33,24 +33,24 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// See the module's text.
 #[derive(Debug)]
-pub struct Events {
-    shared: Arc<Line>,
+pub struct EventDelivery {
+    shared: Arc<DeliveryQueue>,
     outbound: Outbound,
 }
 
 /// What waits, and who is told.
 #[derive(Debug, Default)]
-struct Line {
+struct DeliveryQueue {
     state: Mutex<State>,
     /// Something came, or something else is wanted.
     changed: Condvar,
-    figures: Figures,
+    figures: EventMetrics,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    options: Option<config::Events>,
-    queue: VecDeque<Happening>,
+    options: Option<config::EventsConfig>,
+    queue: VecDeque<ChannelEvent>,
     /// For lack of room, since the last batch that was taken.
     lost: u64,
     is_sending: bool,
@@ -59,18 +59,18 @@ struct State {
 
 /// For the metrics.
 #[derive(Debug, Default)]
-pub struct Figures {
+pub struct EventMetrics {
     /// Events that a back end has taken.
-    pub sent: Cell,
+    pub sent: SharedCounter,
     /// Those that it has refused.
-    pub refused: Cell,
+    pub refused: SharedCounter,
     /// Those for which there was no room.
-    pub lost: Cell,
+    pub lost: SharedCounter,
     /// Requests that have failed and were tried again.
-    pub failures: Cell,
+    pub failures: SharedCounter,
 }
 
-impl Events {
+impl EventDelivery {
     /// Sends nothing before it is told where to.
     pub fn new(outbound: Outbound) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Events {
     }
 
     /// Whoever is told from now on; what waits waits for him.
-    pub fn reload(&self, options: Option<config::Events>) {
+    pub fn reload(&self, options: Option<config::EventsConfig>) {
         let mut state = self.shared.state.lock();
         let is_wanted = options.is_some();
         state.options = options;
@@ -102,7 +102,7 @@ impl Events {
     }
 
     /// What the hub of a worker has noted, and how much of it was lost already.
-    pub fn note(&self, happenings: &mut Vec<Happening>, lost: u64) {
+    pub fn enqueue(&self, happenings: &mut Vec<ChannelEvent>, lost: u64) {
         let mut state = self.shared.state.lock();
         let Some(options) = &state.options else {
             return happenings.clear();
@@ -119,7 +119,7 @@ impl Events {
     }
 
     /// For the metrics.
-    pub fn figures(&self) -> &Figures {
+    pub fn figures(&self) -> &EventMetrics {
         &self.shared.figures
     }
 
@@ -129,14 +129,14 @@ impl Events {
     }
 }
 
-impl Drop for Events {
+impl Drop for EventDelivery {
     fn drop(&mut self) {
         self.shared.state.lock().is_over = true;
         self.shared.changed.notify_all();
     }
 }
 
-impl Line {
+impl DeliveryQueue {
     /// The sender's whole life.
     fn send_all(&self, outbound: &Outbound) {
         // Told apart from those of a process before, whose numbers began at the same place.
@@ -160,7 +160,7 @@ impl Line {
 
     /// Waits for events to send; returns `None` at the end. The first batch is not waited for, and may be empty: it says
     /// that a process has started, so that what the back end knows of one that was killed is void at once.
-    fn next(&self, is_first: bool) -> Option<(Vec<Happening>, u64)> {
+    fn next(&self, is_first: bool) -> Option<(Vec<ChannelEvent>, u64)> {
         let mut state = self.state.lock();
         while !state.is_over && (state.options.is_none() || (state.queue.is_empty() && !is_first)) {
             self.changed.wait(&mut state);
@@ -182,13 +182,13 @@ impl Line {
             let Some(options) = options else { return };
             match send(&options, body, outbound) {
                 Ok(()) => return self.figures.sent.add(count),
-                Err(Failed::Refused(why)) => {
+                Err(DeliveryError::Refused(why)) => {
                     warn!(target: TARGET, "events: {count} are refused and will not be sent again: {why}");
                     // So that whoever takes the next ones knows.
                     self.state.lock().lost += count;
                     return self.figures.refused.add(count);
                 }
-                Err(Failed::Later(why)) => {
+                Err(DeliveryError::Later(why)) => {
                     self.figures.failures.add(1);
                     if !is_told {
                         warn!(target: TARGET, "events: {why}; they are sent again until they are taken");
@@ -215,7 +215,7 @@ impl Line {
     fn changed_or(
         &self,
         state: &mut parking_lot::MutexGuard<'_, State>,
-        options: &config::Events,
+        options: &config::EventsConfig,
         pause: Duration,
     ) {
         let until = veche_clock::now() + pause;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use veche_hub::Happening;
+use veche_hub::ChannelEvent;
 
 /// What one request carries.
 pub(super) struct Delivery<'e> {
@@ -12,7 +12,7 @@ pub(super) struct Delivery<'e> {
     pub(super) is_first: bool,
     /// Events that were lost before it, for lack of room.
     pub(super) lost: u64,
-    pub(super) events: &'e [Happening],
+    pub(super) events: &'e [ChannelEvent],
 }
 
 #[derive(Serialize)]
@@ -58,8 +58,8 @@ impl Delivery<'_> {
     }
 }
 
-fn event(happening: &Happening) -> Event<'_> {
-    let about = happening.about();
+fn event(happening: &ChannelEvent) -> Event<'_> {
+    let about = happening.fields();
     Event {
         kind: about.kind,
         channel: about.channel,
@@ -76,7 +76,7 @@ fn event(happening: &Happening) -> Event<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use veche_hub::{ClientInfo, Payload, PayloadKind, What};
+    use veche_hub::{ChannelEventKind, ClientInfo, Payload, PayloadKind};
 
     use super::*;
 
@@ -91,18 +91,18 @@ mod tests {
             }),
             chan_info: None,
         });
-        let happening = |channel: &str, what| Happening {
+        let happening = |channel: &str, what| ChannelEvent {
             channel: Arc::from(channel),
             at_ms: 7,
-            what,
+            kind: what,
         };
         let events = [
-            happening("#ann", What::Occupied),
-            happening("chat:1", What::Joined(Arc::clone(&client))),
-            happening("chat:1", What::Left(client)),
-            happening("chat:1", What::Vacated),
-            happening("price:1", What::Empty),
-            happening("#ann", What::Vacated),
+            happening("#ann", ChannelEventKind::Occupied),
+            happening("chat:1", ChannelEventKind::Joined(Arc::clone(&client))),
+            happening("chat:1", ChannelEventKind::Left(client)),
+            happening("chat:1", ChannelEventKind::Vacated),
+            happening("price:1", ChannelEventKind::Empty),
+            happening("#ann", ChannelEventKind::Vacated),
         ];
         let delivery = Delivery {
             id: "1-2".to_owned(),

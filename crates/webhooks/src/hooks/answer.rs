@@ -6,20 +6,20 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use veche_calls::Fault;
-use veche_frontends::hooks::{self, Given, Grant, Kind, Verdict};
+use veche_calls::CallError;
+use veche_frontends::hooks::{self, HookDecision, HookGrant, HookKind, HookSubscription};
 use veche_hub::Payload;
 
-use crate::{Answer, Ending, Object};
+use crate::{BackendResult, FetchResponse, Object};
 
-use super::figures::Asked;
+use super::metrics::WebhookOutcome;
 
 /// The verdict, and what it says of the back end.
-pub(super) struct Said {
-    pub(super) verdict: Verdict,
-    pub(super) how: Asked,
+pub(super) struct ParsedAnswer {
+    pub(super) verdict: HookDecision,
+    pub(super) how: WebhookOutcome,
     /// What it says about the back end; `None`: nothing.
-    pub(super) ending: Option<Ending>,
+    pub(super) ending: Option<BackendResult>,
     /// For the log, where something is wrong.
     pub(super) trouble: Option<String>,
 }
@@ -83,9 +83,9 @@ struct Sub<'a> {
 }
 
 /// Reads the answer to a question of this kind.
-pub(super) fn read(kind: Kind, answer: Result<Answer, Fault>) -> Said {
-    let failed = |how, ending, trouble: String| Said {
-        verdict: Verdict::Failed,
+pub(super) fn read(kind: HookKind, answer: Result<FetchResponse, CallError>) -> ParsedAnswer {
+    let failed = |how, ending, trouble: String| ParsedAnswer {
+        verdict: HookDecision::Failed,
         how,
         ending,
         trouble: Some(trouble),
@@ -93,73 +93,79 @@ pub(super) fn read(kind: Kind, answer: Result<Answer, Fault>) -> Said {
     let answer = match answer {
         Ok(answer) => answer,
         Err(fault) => {
-            let ending = Ending::of_fault(&fault);
+            let ending = BackendResult::of_fault(&fault);
             let how = match ending {
-                Some(Ending::TimedOut) => Asked::TimedOut,
-                _ => Asked::Failed,
+                Some(BackendResult::TimedOut) => WebhookOutcome::TimedOut,
+                _ => WebhookOutcome::Failed,
             };
             return failed(how, ending, fault.words);
         }
     };
     if !(200..300).contains(&answer.status) {
-        let ending = Some(Ending::of_status(answer.status));
+        let ending = Some(BackendResult::of_status(answer.status));
         let why = format!("it answered with {}", answer.status);
-        return failed(Asked::Failed, ending, why);
+        return failed(WebhookOutcome::Failed, ending, why);
     }
     let verdict = match serde_json::from_slice::<Object<Wire<'_>>>(&answer.body) {
         Ok(Object(wire)) => verdict(kind, wire),
         Err(error) => Err(format!("its answer can't be read: {error}")),
     };
     match verdict {
-        Ok((verdict, how)) => Said {
+        Ok((verdict, how)) => ParsedAnswer {
             verdict,
             how,
-            ending: Some(Ending::Answered),
+            ending: Some(BackendResult::Answered),
             trouble: None,
         },
-        Err(why) => failed(Asked::Failed, Some(Ending::Answered), why),
+        Err(why) => failed(WebhookOutcome::Failed, Some(BackendResult::Answered), why),
     }
 }
 
-fn verdict(kind: Kind, wire: Wire<'_>) -> Result<(Verdict, Asked), String> {
+fn verdict(kind: HookKind, wire: Wire<'_>) -> Result<(HookDecision, WebhookOutcome), String> {
     if let Some(Object(Disconnect { code, reason })) = wire.disconnect {
         let reason = reason.into();
-        return Ok((Verdict::Disconnect { code, reason }, Asked::Disconnect));
+        return Ok((
+            HookDecision::Disconnect { code, reason },
+            WebhookOutcome::Disconnect,
+        ));
     }
     if let Some(Object(error)) = wire.error {
-        let verdict = Verdict::Error {
+        let verdict = HookDecision::Error {
             code: error.code,
             message: error.message.into(),
             is_temporary: error.temporary,
         };
-        return Ok((verdict, Asked::Error));
+        return Ok((verdict, WebhookOutcome::Error));
     }
     // Whoever answers everything with {} has not meant to let everybody in.
     let Some(Object(granted)) = wire.result else {
         return Err("its answer has neither result nor error nor disconnect".to_owned());
     };
     let grant = grant(kind, granted)?;
-    Ok((Verdict::Granted(Box::new(grant)), Asked::Granted))
+    Ok((
+        HookDecision::Granted(Box::new(grant)),
+        WebhookOutcome::Granted,
+    ))
 }
 
 /// Of each kind its own fields are read.
-fn grant(kind: Kind, granted: Granted<'_>) -> Result<Grant, String> {
-    let mut grant = Grant {
+fn grant(kind: HookKind, granted: Granted<'_>) -> Result<HookGrant, String> {
+    let mut grant = HookGrant {
         expires_at_s: time(granted.expire_at),
         is_expired: granted.expired,
         info: payload("info", granted.info, granted.b64info.as_deref())?,
         data: payload("data", granted.data, granted.b64data.as_deref())?,
         skips_history: granted.skip_history,
-        ..Grant::default()
+        ..HookGrant::default()
     };
-    if kind != Kind::Connect {
+    if kind != HookKind::Connect {
         return Ok(grant);
     }
     grant.meta = payload("meta", granted.meta, None)?;
     grant.user = granted.user.unwrap_or_default().into();
     for (channel, sub) in granted.subs.into_iter().flatten() {
         let Object(sub) = sub.unwrap_or_default();
-        grant.channels.push(Given {
+        grant.channels.push(HookSubscription {
             channel: channel.into(),
             info: payload("info", sub.info, sub.b64info.as_deref())?,
             data: payload("data", sub.data, sub.b64data.as_deref())?,
@@ -168,9 +174,9 @@ fn grant(kind: Kind, granted: Granted<'_>) -> Result<Grant, String> {
     }
     // What is said of a channel in `subs` counts: the first one does.
     for channel in granted.channels.into_iter().flatten() {
-        grant.channels.push(Given {
+        grant.channels.push(HookSubscription {
             channel: channel.into(),
-            ..Given::default()
+            ..HookSubscription::default()
         });
     }
     Ok(grant)
@@ -202,13 +208,13 @@ fn payload(
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use veche_calls::FaultKind;
+    use veche_calls::CallErrorKind;
     use veche_hub::PayloadKind;
 
     use super::*;
 
-    fn said(kind: Kind, status: u16, body: &str) -> Said {
-        let answer = Answer {
+    fn said(kind: HookKind, status: u16, body: &str) -> ParsedAnswer {
+        let answer = FetchResponse {
             status,
             headers: Vec::new(),
             body: body.as_bytes().to_vec(),
@@ -216,9 +222,9 @@ mod tests {
         read(kind, Ok(answer))
     }
 
-    fn granted(kind: Kind, body: &str) -> Grant {
+    fn granted(kind: HookKind, body: &str) -> HookGrant {
         match said(kind, 200, body).verdict {
-            Verdict::Granted(grant) => *grant,
+            HookDecision::Granted(grant) => *grant,
             other => panic!("{other:?} for {body}"),
         }
     }
@@ -244,18 +250,18 @@ mod tests {
             "channels": ["news", "chat:1"], "meta": {"k": 1}, "unknown": [1],
             "subs": {"chat:1": {"data": {"a": 1}, "b64info": "AP8=", "expire_at": 7, "override": {"x": {}}}, "chat:2": null}
         }, "error": null}"#;
-        let given = |channel: &str| Given {
+        let given = |channel: &str| HookSubscription {
             channel: channel.into(),
-            ..Given::default()
+            ..HookSubscription::default()
         };
-        let expected = Grant {
+        let expected = HookGrant {
             user: "ann".into(),
             expires_at_s: Some(1_900_000_000),
             info: json(r#"{"name": "Ann"}"#),
             data: binary(&[0, 255]),
             meta: json(r#"{"k": 1}"#),
             channels: vec![
-                Given {
+                HookSubscription {
                     info: binary(&[0, 255]),
                     data: json(r#"{"a": 1}"#),
                     expires_at_s: Some(7),
@@ -265,59 +271,71 @@ mod tests {
                 given("news"),
                 given("chat:1"),
             ],
-            ..Grant::default()
+            ..HookGrant::default()
         };
-        assert_eq!(granted(Kind::Connect, body), expected);
-        let endless = granted(Kind::Connect, r#"{"result":{"user":"42","expire_at":0}}"#);
+        assert_eq!(granted(HookKind::Connect, body), expected);
+        let endless = granted(
+            HookKind::Connect,
+            r#"{"result":{"user":"42","expire_at":0}}"#,
+        );
         assert_eq!((&*endless.user, endless.expires_at_s), ("42", None));
     }
 
     #[test]
     fn the_others_have_fields_of_their_own() {
         let publish = granted(
-            Kind::Publish,
+            HookKind::Publish,
             r#"{"result":{"data":{"b":2},"skip_history":true}}"#,
         );
         assert!(publish.skips_history && publish.data == json(r#"{"b":2}"#));
         let base64 = granted(
-            Kind::Rpc,
+            HookKind::Rpc,
             r#"{"result":{"data":1,"b64data":"eyJhIjoxfQ=="}}"#,
         );
         assert_eq!(base64.data, json(r#"{"a":1}"#));
-        assert!(granted(Kind::Refresh, r#"{"result":{"expired":true}}"#).is_expired);
+        assert!(granted(HookKind::Refresh, r#"{"result":{"expired":true}}"#).is_expired);
         assert_eq!(
             granted(
-                Kind::Subscribe,
+                HookKind::Subscribe,
                 r#"{"result":{"user":"eve","channels":["x"]}}"#
             ),
-            Grant::default()
+            HookGrant::default()
         );
     }
 
     #[test]
     fn refusals_reach_the_client_and_the_rest_is_a_failure() {
         let error = said(
-            Kind::Rpc,
+            HookKind::Rpc,
             200,
             r#"{"error":{"code":1000,"message":"no","temporary":true}}"#,
         );
-        let expected = Verdict::Error {
+        let expected = HookDecision::Error {
             code: 1000,
             message: "no".into(),
             is_temporary: true,
         };
-        assert_eq!((error.verdict, error.how), (expected, Asked::Error));
+        assert_eq!(
+            (error.verdict, error.how),
+            (expected, WebhookOutcome::Error)
+        );
         let end = said(
-            Kind::Rpc,
+            HookKind::Rpc,
             200,
             r#"{"result":{},"disconnect":{"code":4500,"reason":"out"}}"#,
         );
-        let expected = Verdict::Disconnect {
+        let expected = HookDecision::Disconnect {
             code: 4500,
             reason: "out".into(),
         };
-        assert_eq!((end.verdict, end.how), (expected, Asked::Disconnect));
-        let (answered, unavailable) = (Some(Ending::Answered), Some(Ending::Unavailable));
+        assert_eq!(
+            (end.verdict, end.how),
+            (expected, WebhookOutcome::Disconnect)
+        );
+        let (answered, unavailable) = (
+            Some(BackendResult::Answered),
+            Some(BackendResult::Unavailable),
+        );
         for (status, body, ending) in [
             (200, "{}", answered),
             (200, "", answered),
@@ -354,17 +372,25 @@ mod tests {
             (500, r#"{"result":{}}"#, answered),
             (503, r#"{"result":{}}"#, unavailable),
         ] {
-            let said = said(Kind::Subscribe, status, body);
-            assert_eq!(said.verdict, Verdict::Failed, "{status} {body}");
-            assert_eq!((said.how, said.ending), (Asked::Failed, ending));
+            let said = said(HookKind::Subscribe, status, body);
+            assert_eq!(said.verdict, HookDecision::Failed, "{status} {body}");
+            assert_eq!((said.how, said.ending), (WebhookOutcome::Failed, ending));
             assert!(said.trouble.is_some());
         }
         for (kind, how, ending) in [
-            (FaultKind::Timeout, Asked::TimedOut, Some(Ending::TimedOut)),
-            (FaultKind::Unreachable, Asked::Failed, unavailable),
-            (FaultKind::Invalid, Asked::Failed, None),
+            (
+                CallErrorKind::Timeout,
+                WebhookOutcome::TimedOut,
+                Some(BackendResult::TimedOut),
+            ),
+            (
+                CallErrorKind::Unreachable,
+                WebhookOutcome::Failed,
+                unavailable,
+            ),
+            (CallErrorKind::Invalid, WebhookOutcome::Failed, None),
         ] {
-            let said = read(Kind::Rpc, Err(Fault::new(kind, "why")));
+            let said = read(HookKind::Rpc, Err(CallError::new(kind, "why")));
             assert_eq!((said.how, said.ending), (how, ending));
         }
     }
@@ -376,6 +402,9 @@ mod tests {
             "[".repeat(600),
             "]".repeat(600)
         );
-        assert_eq!(said(Kind::Rpc, 200, &deep).verdict, Verdict::Failed);
+        assert_eq!(
+            said(HookKind::Rpc, 200, &deep).verdict,
+            HookDecision::Failed
+        );
     }
 }

@@ -6,8 +6,8 @@
 //! end or the configuration; one that has queued for long is not asked, since its client has given up by then.
 
 mod answer;
-mod figures;
-mod question;
+mod metrics;
+mod request_body;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use tracing::warn;
-use veche_calls::{Outcome, SecretUrl};
+use veche_calls::{CallOutcome, SecretUrl};
 use veche_clock::{Clock, now};
 use veche_config::{self as config, Config};
-use veche_frontends::hooks::{BackEndId, Decider, Kind, Question, Verdict};
-use veche_logging::Seldom;
+use veche_frontends::hooks::{BackEndId, HookDecision, HookKind, HookRequest, HookTarget};
+use veche_logging::LogThrottle;
 use veche_outbound::Outbound;
 use veche_terminal::as_ms;
 
-use crate::{Answer, Breaker, CONNECTIONS_MAX, Gate, Request, sign};
+use crate::{CONNECTIONS_MAX, CircuitBreaker, ConcurrencyLimit, FetchRequest, FetchResponse, sign};
 
-use answer::Said;
-pub use figures::{Asked, Figures};
+use answer::ParsedAnswer;
+pub use metrics::{HookMetrics, WebhookOutcome};
 
 /// The target of this module's log lines.
 const TARGET: &str = "veche::hooks";
@@ -36,84 +36,84 @@ const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
 /// See the module's text.
 #[derive(Debug, Default)]
-pub struct Hooks {
+pub struct HookClient {
     outbound: Outbound,
-    figures: Arc<Figures>,
-    back_ends: Mutex<Vec<Place>>,
+    figures: Arc<HookMetrics>,
+    back_ends: Mutex<Vec<RegisteredHook>>,
 }
 
 /// What a [`BackEndId`] stands for, by its number; ids stay valid over reloads.
 #[derive(Debug)]
-struct Place {
-    kind: Kind,
+struct RegisteredHook {
+    kind: HookKind,
     url: SecretUrl,
     /// `None` where the configuration in force does not name it.
-    back_end: Option<Arc<BackEnd>>,
+    back_end: Option<Arc<HookEndpoint>>,
 }
 
 /// One URL for one kind of questions.
 #[derive(Debug)]
-struct BackEnd {
-    kind: Kind,
+struct HookEndpoint {
+    kind: HookKind,
     url: SecretUrl,
-    options: Arc<config::Hooks>,
+    options: Arc<config::HooksConfig>,
     outbound: Outbound,
-    figures: Arc<Figures>,
+    figures: Arc<HookMetrics>,
     clock: Clock,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    gate: Gate<Pending>,
-    warnings: Seldom,
+    gate: ConcurrencyLimit<QueuedRequest>,
+    warnings: LogThrottle,
 }
 
 /// Takes the verdict on a question.
-pub type Done = Box<dyn FnOnce(Verdict) + Send>;
+pub type OnDecision = Box<dyn FnOnce(HookDecision) + Send>;
 
 /// SDKs wait this long for the reply to a command. Without a limit, a back end that is slower than clients come back would
 /// only decide on commands that nothing waits for.
 const QUEUED_MS_MAX: u64 = 5_000;
 
 /// A question that is not asked yet. It fails when this is dropped.
-struct Pending {
-    question: Question,
-    done: Option<Done>,
+struct QueuedRequest {
+    question: HookRequest,
+    done: Option<OnDecision>,
     queued_ms: u64,
 }
 
-impl Pending {
+impl QueuedRequest {
     fn has_expired(&self, now_ms: u64) -> bool {
         now_ms >= self.queued_ms + QUEUED_MS_MAX
     }
 }
 
-impl Drop for Pending {
+impl Drop for QueuedRequest {
     fn drop(&mut self) {
         if let Some(done) = self.done.take() {
-            done(Verdict::Failed);
+            done(HookDecision::Failed);
         }
     }
 }
 
-impl fmt::Debug for Pending {
+impl fmt::Debug for QueuedRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.question.fmt(f)
     }
 }
 
 /// A question that is asked. It is answered when this is dropped, at the latest.
-struct Open {
-    back_end: Arc<BackEnd>,
+struct ActiveRequest {
+    back_end: Arc<HookEndpoint>,
     /// Its time-outs count as one failure.
     client: Box<str>,
     asked: Instant,
     /// `None` once it is answered.
-    done: Option<Done>,
+    done: Option<OnDecision>,
 }
 
-impl Hooks {
+impl HookClient {
     /// Asks nobody before a configuration is loaded.
     pub fn new(outbound: Outbound) -> Self {
         Self {
@@ -123,13 +123,13 @@ impl Hooks {
     }
 
     /// Returns the id of a URL that is asked that kind of questions.
-    pub fn id(&self, kind: Kind, url: &SecretUrl) -> BackEndId {
+    pub fn id(&self, kind: HookKind, url: &SecretUrl) -> BackEndId {
         let mut places = self.back_ends.lock();
         let found = places
             .iter()
             .position(|place| place.kind == kind && place.url == *url);
         let index = found.unwrap_or_else(|| {
-            places.push(Place {
+            places.push(RegisteredHook {
                 kind,
                 url: url.clone(),
                 back_end: None,
@@ -156,12 +156,12 @@ impl Hooks {
                 place.back_end = None;
                 continue;
             };
-            let is_same = |before: &&Arc<BackEnd>| before.options == *options;
+            let is_same = |before: &&Arc<HookEndpoint>| before.options == *options;
             if place.back_end.as_ref().filter(is_same).is_some() {
                 continue;
             }
-            let breaker = Breaker::new(options.failures, as_ms(options.pause));
-            place.back_end = Some(Arc::new(BackEnd {
+            let breaker = CircuitBreaker::new(options.failures, as_ms(options.pause));
+            place.back_end = Some(Arc::new(HookEndpoint {
                 kind: place.kind,
                 url: place.url.clone(),
                 options: Arc::clone(options),
@@ -169,17 +169,17 @@ impl Hooks {
                 figures: Arc::clone(&self.figures),
                 clock: Clock::new(),
                 state: Mutex::new(State {
-                    gate: Gate::new(options.concurrency, breaker),
-                    warnings: Seldom::default(),
+                    gate: ConcurrencyLimit::new(options.concurrency, breaker),
+                    warnings: LogThrottle::default(),
                 }),
             }));
         }
     }
 
     /// Asks the back end. Returns the verdict where there is one at once; otherwise `done` gets it, from any thread.
-    pub fn ask(&self, question: Question, done: Done) -> Option<Verdict> {
-        let Decider::BackEnd(BackEndId(index)) = question.decider else {
-            return Some(Verdict::Failed);
+    pub fn ask(&self, question: HookRequest, done: OnDecision) -> Option<HookDecision> {
+        let HookTarget::BackEnd(BackEndId(index)) = question.target else {
+            return Some(HookDecision::Failed);
         };
         let places = self.back_ends.lock();
         let back_end = places
@@ -188,13 +188,13 @@ impl Hooks {
         drop(places);
         let Some(back_end) = back_end else {
             // The session knows an older configuration.
-            return Some(Verdict::Failed);
+            return Some(HookDecision::Failed);
         };
         if let Err(spared) = back_end.may_ask() {
-            back_end.figures.of(back_end.kind).asked(spared);
-            return Some(Verdict::Failed);
+            back_end.figures.of(back_end.kind).count(spared);
+            return Some(HookDecision::Failed);
         }
-        let pending = Pending {
+        let pending = QueuedRequest {
             question,
             done: Some(done),
             queued_ms: back_end.clock.now_ms(),
@@ -207,12 +207,12 @@ impl Hooks {
     }
 
     /// For the metrics.
-    pub fn figures(&self) -> &Figures {
+    pub fn figures(&self) -> &HookMetrics {
         &self.figures
     }
 
     /// Returns whether a back end is not asked that kind of questions for now, because it fails.
-    pub fn is_paused(&self, kind: Kind) -> bool {
+    pub fn is_paused(&self, kind: HookKind) -> bool {
         let places = self.back_ends.lock();
         let mut of_kind = places
             .iter()
@@ -222,30 +222,30 @@ impl Hooks {
     }
 }
 
-impl BackEnd {
+impl HookEndpoint {
     /// Counts one more question.
     ///
     /// # Errors
     /// It is not to be asked, for this reason.
-    fn may_ask(&self) -> Result<(), Asked> {
+    fn may_ask(&self) -> Result<(), WebhookOutcome> {
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
         if state.gate.pending() >= self.options.waiting as usize {
-            return Err(Asked::Crowded);
+            return Err(WebhookOutcome::Crowded);
         }
         if !state.gate.may_ask(now_ms) {
-            return Err(Asked::Paused);
+            return Err(WebhookOutcome::Paused);
         }
         self.figures.of(self.kind).waiting.add(1);
         Ok(())
     }
 
-    fn send(self: &Arc<Self>, mut pending: Pending) {
+    fn send(self: &Arc<Self>, mut pending: QueuedRequest) {
         let question = &pending.question;
-        let body = question::body(question);
-        let mut headers = question::headers(question);
+        let body = request_body::body(question);
+        let mut headers = request_body::headers(question);
         sign(&mut headers, &self.options.secrets, &body);
-        let request = Request {
+        let request = FetchRequest {
             url: self.url.expose(),
             headers,
             body: Some(body),
@@ -256,17 +256,17 @@ impl BackEnd {
             connections_max: self.options.concurrency + CONNECTIONS_MAX + 1 + self.kind as u32,
         };
         let client = match &*question.user {
-            "" => question.asker.address.to_canonical().to_string().into(),
+            "" => question.caller.address.to_canonical().to_string().into(),
             user => user.into(),
         };
-        let mut open = Open {
+        let mut open = ActiveRequest {
             back_end: Arc::clone(self),
             client,
             asked: now(),
             done: pending.done.take(),
         };
         self.outbound.ask(request.into_call(), move |outcome| {
-            let said = answer::read(open.back_end.kind, Answer::of(outcome));
+            let said = answer::read(open.back_end.kind, FetchResponse::of(outcome));
             if let Some(next) = open.answered(said) {
                 open.back_end.send(next);
             }
@@ -274,11 +274,11 @@ impl BackEnd {
     }
 
     /// A question was answered: returns the next one to ask.
-    fn ended(&self, said: &Said, client: &str, asked: Instant) -> Option<Pending> {
+    fn ended(&self, said: &ParsedAnswer, client: &str, asked: Instant) -> Option<QueuedRequest> {
         let figures = self.figures.of(self.kind);
         figures.waiting.sub(1);
-        figures.asked(said.how);
-        figures.took.took(asked.elapsed());
+        figures.count(said.how);
+        figures.took.record(asked.elapsed());
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
         let refused = state.gate.ended(said.ending, client, now_ms);
@@ -287,7 +287,7 @@ impl BackEnd {
         let trouble = said.trouble.as_ref();
         let trouble = trouble.filter(|_| state.warnings.is_due(now_ms) || refused.is_some());
         drop(state);
-        figures.not_asked(Asked::Expired, expired.len());
+        figures.not_asked(WebhookOutcome::Expired, expired.len());
         let (kind, url) = (self.kind.name(), &self.url);
         if let Some(trouble) = trouble {
             warn!(target: TARGET, "hook {kind} {url}: {trouble}");
@@ -295,15 +295,15 @@ impl BackEnd {
         if let Some(refused) = refused {
             let pause = self.options.pause;
             warn!(target: TARGET, "hook {kind} {url}: not asked for {pause:?}");
-            figures.not_asked(Asked::Paused, refused.len());
+            figures.not_asked(WebhookOutcome::Paused, refused.len());
         }
         next
     }
 }
 
-impl Open {
+impl ActiveRequest {
     /// Gives the verdict; returns the next question to ask.
-    fn answered(&mut self, said: Said) -> Option<Pending> {
+    fn answered(&mut self, said: ParsedAnswer) -> Option<QueuedRequest> {
         let done = self.done.take()?;
         let next = self.back_end.ended(&said, &self.client, self.asked);
         done(said.verdict);
@@ -311,14 +311,14 @@ impl Open {
     }
 
     /// The server is ending.
-    fn abandoned(&mut self) -> Option<Pending> {
+    fn abandoned(&mut self) -> Option<QueuedRequest> {
         self.done.as_ref()?;
-        let said = answer::read(self.back_end.kind, Answer::of(gone()));
+        let said = answer::read(self.back_end.kind, FetchResponse::of(gone()));
         self.answered(said)
     }
 }
 
-impl Drop for Open {
+impl Drop for ActiveRequest {
     /// The server is ending: neither this question nor one that is queued will be answered.
     fn drop(&mut self) {
         let mut next = self.abandoned();
@@ -334,9 +334,9 @@ impl Drop for Open {
     }
 }
 
-fn gone() -> Outcome {
-    Err(veche_calls::Fault::new(
-        veche_calls::FaultKind::Unreachable,
+fn gone() -> CallOutcome {
+    Err(veche_calls::CallError::new(
+        veche_calls::CallErrorKind::Unreachable,
         "the server is ending",
     ))
 }

@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 
-use veche_frontends::app::{Gone, Outcome, Progress, Request, Response, Verdict};
-use veche_frontends::hooks::Question;
-use veche_frontends::shared::Renewal;
-use veche_frontends::{AppId, Apps, NotRenewed, Shared};
-use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_frontends::app::{
+    AbandonReason, AppResponse, HandlerProgress, HandshakeDecision, MaybeDeferred, RequestView,
+};
+use veche_frontends::hooks::HookRequest;
+use veche_frontends::worker_context::TokenRenewal;
+use veche_frontends::{AppId, Apps, Context, RenewError};
+use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_proto::websocket::MessageKind;
 use veche_worker::AppHost;
 
@@ -43,13 +45,19 @@ impl Apps for Numbers {
         &mut self,
         _: AppId,
         _: ConnectionId,
-        _: &Request<'_>,
-        _: &mut Shared,
-    ) -> Outcome<Verdict> {
+        _: &RequestView<'_>,
+        _: &mut Context,
+    ) -> MaybeDeferred<HandshakeDecision> {
         unreachable!()
     }
 
-    fn opened(&mut self, _: AppId, _: ConnectionId, _: &Request<'_>, _: &mut Shared) -> Progress {
+    fn opened(
+        &mut self,
+        _: AppId,
+        _: ConnectionId,
+        _: &RequestView<'_>,
+        _: &mut Context,
+    ) -> HandlerProgress {
         unreachable!()
     }
 
@@ -59,34 +67,41 @@ impl Apps for Numbers {
         _: ConnectionId,
         _: MessageKind,
         _: &[u8],
-        _: &mut Shared,
-    ) -> Progress {
+        _: &mut Context,
+    ) -> HandlerProgress {
         unreachable!()
     }
 
-    fn drained(&mut self, _: AppId, _: ConnectionId, _: &mut Shared) {}
+    fn drained(&mut self, _: AppId, _: ConnectionId, _: &mut Context) {}
 
-    fn answered(&mut self, _: AppId, _: ConnectionId, ticket: Ticket, _: Answer, _: &mut Shared) {
+    fn answered(
+        &mut self,
+        _: AppId,
+        _: ConnectionId,
+        ticket: Ticket,
+        _: HubReply,
+        _: &mut Context,
+    ) {
         self.answers.push(ticket);
     }
 
-    fn closed(&mut self, _: AppId, _: ConnectionId, _: u16, _: &str, _: &mut Shared) {}
+    fn closed(&mut self, _: AppId, _: ConnectionId, _: u16, _: &str, _: &mut Context) {}
 
     fn request(
         &mut self,
         _: AppId,
         _: ConnectionId,
-        _: &Request<'_>,
-        _: &mut Shared,
-    ) -> Outcome<Response> {
+        _: &RequestView<'_>,
+        _: &mut Context,
+    ) -> MaybeDeferred<AppResponse> {
         unreachable!()
     }
 
-    fn written(&mut self, _: AppId, _: ConnectionId, _: &mut Shared) {}
+    fn written(&mut self, _: AppId, _: ConnectionId, _: &mut Context) {}
 
-    fn gone(&mut self, _: AppId, _: ConnectionId, _: Gone, _: &mut Shared) {}
+    fn abandoned(&mut self, _: AppId, _: ConnectionId, _: AbandonReason, _: &mut Context) {}
 
-    fn turn(&mut self, _: &mut Shared) {
+    fn turn(&mut self, _: &mut Context) {
         self.turns += 1;
     }
 
@@ -98,11 +113,11 @@ impl Apps for Numbers {
 impl AppHost for Numbers {
     type Message = u32;
 
-    fn requester(session: ConnectionId) -> Option<AppId> {
+    fn worker_id(session: ConnectionId) -> Option<AppId> {
         (session == APP).then_some(AppId(0))
     }
 
-    fn receive(&mut self, message: u32, _: &mut Shared) {
+    fn handle_message(&mut self, message: u32, _: &mut Context) {
         self.received.push(message);
     }
 
@@ -114,15 +129,20 @@ impl AppHost for Numbers {
         self.outgoing.get_mut(to)?.pop_front()
     }
 
-    fn decide(&mut self, _: AppId, _: u64, _: &Question, _: &mut Shared) {
+    fn decide_hook(&mut self, _: AppId, _: u64, _: &HookRequest, _: &mut Context) {
         unreachable!()
     }
 
-    fn renewed(&mut self, _: &Renewal, _: Result<Option<u64>, NotRenewed>, _: &mut Shared) {
+    fn handle_renewed(
+        &mut self,
+        _: &TokenRenewal,
+        _: Result<Option<u64>, RenewError>,
+        _: &mut Context,
+    ) {
         unreachable!()
     }
 
-    fn stop(&mut self, _: &mut Shared) {
+    fn stop(&mut self, _: &mut Context) {
         self.is_stopping = true;
     }
 
@@ -134,7 +154,7 @@ impl AppHost for Numbers {
         self.has_clients
     }
 
-    fn stop_services(&mut self, until_ms: u64, _: &mut Shared) {
+    fn stop_services(&mut self, until_ms: u64, _: &mut Context) {
         self.services_until_ms.push(until_ms);
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use veche_frontends::Census;
+use veche_frontends::ListConnections;
 use veche_hub::{Caller, Ticket, WorkerId};
 use veche_worker::{TurnState, Worker, WorkerMessage};
 
@@ -15,8 +15,8 @@ const MAIL: u32 = u32::MAX;
 /// Messages that a lane takes.
 const ROOM: usize = 2;
 
-fn census(from: u16, ticket: u32) -> Census {
-    Census {
+fn census(from: u16, ticket: u32) -> ListConnections {
+    ListConnections {
         channel: "news".into(),
         name: None,
         caller: Caller {
@@ -42,13 +42,13 @@ fn a_message_without_room_comes_first_next_turn() {
 #[test]
 fn a_message_without_room_keeps_none_for_other_workers_back() {
     let mut worker = worker();
-    worker.handle_message(2, WorkerMessage::Census(census(2, 1).into()));
+    worker.handle_message(2, WorkerMessage::ListConnections(census(2, 1).into()));
     worker.finish_turn();
     let answer = worker.poll_message().expect("an answer");
     assert_eq!(answer.to, 2);
     worker.put_back(answer);
     assert_eq!(end_turn(&mut worker), TurnState::Busy);
-    worker.handle_message(1, WorkerMessage::Census(census(1, 2).into()));
+    worker.handle_message(1, WorkerMessage::ListConnections(census(1, 2).into()));
     worker.finish_turn();
     assert_eq!(posted(&mut worker), [(2, MAIL), (1, MAIL)]);
     assert_eq!(end_turn(&mut worker), TurnState::Idle(None));
@@ -121,8 +121,8 @@ fn a_census_outlasts_a_worker_that_has_no_turn_and_takes_no_messages() {
     let mut mesh = Mesh::new();
     for from in 0..2 {
         for ticket in 0..ASKED {
-            let ports = &mut mesh.workers[usize::from(from)].shared_mut().ports;
-            ports.censuses.push(census(from, ticket));
+            let ports = &mut mesh.workers[usize::from(from)].shared_mut().requests;
+            ports.list_requests.push(census(from, ticket));
         }
     }
     mesh.settle(&[0, 1]);

@@ -1,10 +1,10 @@
 //! What goes from one worker to another: classes, credits, relays.
 
-use veche_frontends::shared::Renewal;
+use veche_frontends::worker_context::TokenRenewal;
 use veche_frontends::{AppAnswer, AppId};
 use veche_hub::{
-    Answer, ChannelName, Connections, Mail, Outlet as _, Payload, PayloadKind, SubscribeOptions,
-    Ticket, WorkerId,
+    ChannelName, ConnectionList, HubMessage, HubReply, Outlet as _, Payload, PayloadKind,
+    SubscribeOptions, Ticket, WorkerId,
 };
 use veche_worker::{APP_CREDITS, TurnLimits, TurnState, Worker, WorkerMessage};
 
@@ -16,16 +16,16 @@ use crate::{accept, end_turn, id, posted, turn, worker};
 /// What `posted` makes of a relay.
 const RELAY: u32 = u32::MAX - 2;
 
-fn answer() -> Mail {
-    Mail::Answer {
+fn answer() -> HubMessage {
+    HubMessage::Answer {
         session: APP,
         ticket: Ticket(1),
-        answer: Answer::Connections(Connections::default()),
+        answer: HubReply::Connections(ConnectionList::default()),
     }
 }
 
-fn publication(channel: &str) -> Mail {
-    Mail::Publish {
+fn publication(channel: &str) -> HubMessage {
+    HubMessage::Publish {
         channel: channel.into(),
         payload: Payload {
             kind: PayloadKind::Text,
@@ -48,7 +48,7 @@ fn relay(worker: &mut Worker<Numbers, &'static str>, index: u32, to: u8) {
 }
 
 fn unfinished(worker: &Worker<Numbers, &'static str>) -> Vec<u32> {
-    let lanes = &worker.shared().ports.post.lanes;
+    let lanes = &worker.shared().requests.mailer.lanes;
     lanes.iter().map(|lane| lane.unfinished).collect()
 }
 
@@ -58,20 +58,20 @@ fn data_takes_a_credit_and_control_none() {
     assert!(!WorkerMessage::<u32>::Hub(answer()).is_data());
     assert!(WorkerMessage::App(1).is_data());
     let census = crate::recorder::census(1);
-    assert!(!WorkerMessage::<u32>::Census(census.into()).is_data());
+    assert!(!WorkerMessage::<u32>::ListConnections(census.into()).is_data());
 }
 
 #[test]
 fn mail_of_the_hub_leaves_in_order_and_data_among_it_is_counted() {
     let mut worker = worker();
-    let ports = &mut worker.shared_mut().ports;
+    let ports = &mut worker.shared_mut().requests;
     for (to, mail) in [
         (1, answer()),
         (2, publication("news")),
         (1, publication("news")),
         (1, answer()),
     ] {
-        ports.mail(WorkerId(to), mail);
+        ports.send_message(WorkerId(to), mail);
     }
     worker.finish_turn();
     let order: Vec<_> = std::iter::from_fn(|| worker.poll_message())
@@ -79,7 +79,7 @@ fn mail_of_the_hub_leaves_in_order_and_data_among_it_is_counted() {
         .collect();
     assert_eq!(order, [(1, false), (1, true), (1, false), (2, true)]);
     assert_eq!(unfinished(&worker), [0, 1, 1]);
-    let lanes = &worker.shared().ports.post.lanes;
+    let lanes = &worker.shared().requests.mailer.lanes;
     assert!(lanes.iter().all(|lane| lane.outgoing_data == 0));
     assert_eq!(end_turn(&mut worker), TurnState::Idle(None));
 }
@@ -111,10 +111,10 @@ fn a_relay_for_a_response_that_is_over_gives_its_credit_back() {
     relay(&mut worker, 0, 1);
     relay(&mut worker, 1, 0);
     worker.finish_turn();
-    assert_eq!(worker.shared().ports.relays.len(), 1, "one was for here");
+    assert_eq!(worker.shared().requests.relays.len(), 1, "one was for here");
     let relay = worker.poll_message().expect("a relay").message;
     assert!(relay.is_data() && worker.poll_message().is_none());
-    assert!(worker.shared().ports.relays.is_empty());
+    assert!(worker.shared().requests.relays.is_empty());
     worker.handle_message(2, relay);
     turn(&mut worker);
     assert_eq!(worker.poll_finished(2), 1);
@@ -126,7 +126,7 @@ fn what_waits_for_applications_takes_another_turn() {
         |worker| worker.shared_mut().app_ready.push(id(7, 7)),
         |worker| {
             let answer = AppAnswer::End { is_whole: true };
-            let answers = &mut worker.shared_mut().ports.app_answers;
+            let answers = &mut worker.shared_mut().requests.app_answers;
             answers.push_back((id(7, 7), answer));
         },
     ];
@@ -139,7 +139,7 @@ fn what_waits_for_applications_takes_another_turn() {
     }
     let mut worker = worker();
     worker.finish_turn();
-    worker.shared_mut().ports.renewals.push(Renewal {
+    worker.shared_mut().requests.renewals.push(TokenRenewal {
         session: id(7, 7),
         credential: String::new(),
         app: AppId(0),
@@ -173,7 +173,7 @@ fn a_publication_that_waits_for_credit_is_tried_again_soon() {
             channel,
             Ticket(1),
             &SubscribeOptions::default(),
-            &mut shared.ports,
+            &mut shared.requests,
         )
         .expect("a subscription");
     other.finish_turn();
@@ -195,12 +195,12 @@ fn a_publication_that_waits_for_credit_is_tried_again_soon() {
 #[test]
 fn a_drain_without_time_tells_everybody_at_once() {
     let mut worker = worker();
-    assert!(!worker.is_draining() && !worker.has_told_servers());
+    assert!(!worker.is_draining() && !worker.has_stopped_servers());
     for index in 0..3 {
         accept(&mut worker, index);
     }
-    worker.handle_drain(0, veche_frontends::Parting::Stopping);
+    worker.handle_drain(0, veche_frontends::ShutdownReason::Stopping);
     assert!(worker.is_draining());
     assert_eq!(turn(&mut worker).0.len(), 3);
-    assert!(worker.has_told_servers());
+    assert!(worker.has_stopped_servers());
 }

@@ -11,10 +11,11 @@ mod world;
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use veche_frontends::{Census, End, Now, Parting};
-use veche_hub::{Answer, Caller, ConnectionId, Connections, Mail, Ticket, WorkerId};
+use veche_frontends::{ListConnections, Now, ShutdownReason, TransportEnd};
+use veche_hub::{Caller, ConnectionId, ConnectionList, HubMessage, HubReply, Ticket, WorkerId};
 use veche_worker::{
-    APP_CREDITS, Request, TransportCommand, TurnLimits, TurnState, Worker, WorkerMessage, Write,
+    APP_CREDITS, ExternalRequest, PendingWrite, TransportCommand, TurnLimits, TurnState, Worker,
+    WorkerMessage,
 };
 
 use app::{APP, Numbers};
@@ -85,7 +86,7 @@ fn end_turn(worker: &mut Worker<Numbers, &'static str>) -> TurnState {
 }
 
 /// A turn in which nothing happens; what it wrote and its state.
-fn turn(worker: &mut Worker<Numbers, &'static str>) -> (Vec<Write>, TurnState) {
+fn turn(worker: &mut Worker<Numbers, &'static str>) -> (Vec<PendingWrite>, TurnState) {
     worker.finish_turn();
     let writes = std::iter::from_fn(|| worker.poll_write()).collect();
     (writes, end_turn(worker))
@@ -96,7 +97,7 @@ fn posted(worker: &mut Worker<Numbers, &'static str>) -> Vec<(usize, u32)> {
     let numbers = messages.map(|outgoing| match outgoing.message {
         WorkerMessage::App(number) => (outgoing.to, number),
         WorkerMessage::Hub(_) => (outgoing.to, u32::MAX),
-        WorkerMessage::Census(_) => (outgoing.to, u32::MAX - 1),
+        WorkerMessage::ListConnections(_) => (outgoing.to, u32::MAX - 1),
         WorkerMessage::Relay(_) => (outgoing.to, u32::MAX - 2),
     });
     numbers.collect()
@@ -184,15 +185,19 @@ fn applications_use_a_part_of_the_credits_and_keep_their_order() {
 #[test]
 fn a_census_asks_all_others_without_a_credit() {
     let mut worker = worker();
-    worker.shared_mut().ports.censuses.push(Census {
-        channel: "news".into(),
-        name: None,
-        caller: Caller {
-            worker: WorkerId(0),
-            session: APP,
-            ticket: Ticket(9),
-        },
-    });
+    worker
+        .shared_mut()
+        .requests
+        .list_requests
+        .push(ListConnections {
+            channel: "news".into(),
+            name: None,
+            caller: Caller {
+                worker: WorkerId(0),
+                session: APP,
+                ticket: Ticket(9),
+            },
+        });
     let (_, state) = turn(&mut worker);
     assert_eq!(state, TurnState::Idle(None));
     assert_eq!(posted(&mut worker), [(1, u32::MAX - 1), (2, u32::MAX - 1)]);
@@ -200,7 +205,7 @@ fn a_census_asks_all_others_without_a_credit() {
     let answers = worker.with_apps(|apps, _| apps.answers.clone());
     assert_eq!(answers, Some(vec![Ticket(9)]));
     // One from elsewhere is answered there.
-    let census = Census {
+    let census = ListConnections {
         channel: "news".into(),
         name: None,
         caller: Caller {
@@ -209,7 +214,7 @@ fn a_census_asks_all_others_without_a_credit() {
             ticket: Ticket(1),
         },
     };
-    worker.handle_message(2, WorkerMessage::Census(census.into()));
+    worker.handle_message(2, WorkerMessage::ListConnections(census.into()));
     turn(&mut worker);
     assert_eq!(posted(&mut worker), [(2, u32::MAX)]);
 }
@@ -217,8 +222,8 @@ fn a_census_asks_all_others_without_a_credit() {
 #[test]
 fn answers_reach_applications_and_not_connections() {
     let mut worker = worker();
-    let answer = Answer::Connections(Connections::default());
-    let mail = Mail::Answer {
+    let answer = HubReply::Connections(ConnectionList::default());
+    let mail = HubMessage::Answer {
         session: APP,
         ticket: Ticket(4),
         answer,
@@ -285,12 +290,12 @@ fn what_makes_no_progress_is_aborted_after_the_write_timeout() {
     let is_early = |command: &TransportCommand| matches!(command, TransportCommand::SetTimer(_, at) if *at <= due_ms);
     assert!(timers.iter().any(is_early), "{timers:?}");
     let (writes, _) = turn(&mut worker);
-    assert!(writes.iter().all(|write| write.end != End::Abort));
+    assert!(writes.iter().all(|write| write.end != TransportEnd::Abort));
     set_ms(&mut worker, due_ms);
     worker.handle_timeout(id);
     let (writes, _) = turn(&mut worker);
     assert_eq!(writes.len(), 1);
-    assert_eq!((writes[0].id, writes[0].end), (id, End::Abort));
+    assert_eq!((writes[0].id, writes[0].end), (id, TransportEnd::Abort));
     assert_eq!(worker.shared().stats.slow_consumers.read(), 1);
 }
 
@@ -302,7 +307,7 @@ fn a_transport_that_was_shut_down_closes_when_both_ends_are_done() {
     let request = b"GET /nothing HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
     worker.handle_received(id, request.to_vec().as_mut());
     let (writes, _) = turn(&mut worker);
-    assert_eq!(writes[0].end, End::Shutdown);
+    assert_eq!(writes[0].end, TransportEnd::Shutdown);
     worker.handle_shut_down(id, 0);
     let close = TransportCommand::Close(id);
     assert!(!commands(&mut worker).contains(&close), "the peer may send");
@@ -310,7 +315,9 @@ fn a_transport_that_was_shut_down_closes_when_both_ends_are_done() {
     worker.handle_ended(id);
     let (writes, _) = turn(&mut worker);
     assert!(
-        writes.iter().all(|write| write.end == End::Shutdown),
+        writes
+            .iter()
+            .all(|write| write.end == TransportEnd::Shutdown),
         "{writes:?}"
     );
     assert!(!commands(&mut worker).contains(&close), "bytes are unsent");
@@ -337,7 +344,7 @@ fn a_stale_id_does_nothing() {
     worker.handle_late(stale, "late");
     worker.hold(stale, true);
     worker.arm(stale, 1);
-    worker.turn_away(stale, b"go");
+    worker.reject(stale, b"go");
     assert!(worker.transport_mut(stale).is_none());
     assert!(worker.handle_closed(stale, None).is_none());
     assert_eq!(commands(&mut worker), []);
@@ -370,7 +377,7 @@ fn a_drain_tells_everybody_when_its_time_is_over() {
     for index in 0..10 {
         accept(&mut worker, index);
     }
-    worker.handle_drain(10_000, Parting::Stopping);
+    worker.handle_drain(10_000, ShutdownReason::Stopping);
     // Applications that do not stop hold up clients for a quarter of the time.
     set_ms(&mut worker, BEGAN_MS + 2_499);
     assert_eq!(turn(&mut worker).0.len(), 0);
@@ -381,7 +388,7 @@ fn a_drain_tells_everybody_when_its_time_is_over() {
         set_ms(worker, BEGAN_MS + ms);
         turn(worker);
         let told = worker.with_apps(|apps, _| apps.services_until_ms.clone());
-        (told.unwrap_or_default(), worker.has_told_servers())
+        (told.unwrap_or_default(), worker.has_stopped_servers())
     };
     assert_eq!(told(&mut worker, 8_999), (vec![], false));
     let until_ms = BEGAN_MS + 10_000;
@@ -394,8 +401,8 @@ fn a_drain_tells_everybody_when_its_time_is_over() {
 #[test]
 fn a_drain_tells_back_ends_last_unless_the_process_is_replaced() {
     for (parting, at_once, with_the_clients, at_the_end) in [
-        (Parting::Stopping, vec![], vec![1], vec![0]),
-        (Parting::Replaced, vec![0], vec![1], vec![]),
+        (ShutdownReason::Stopping, vec![], vec![1], vec![0]),
+        (ShutdownReason::Replaced, vec![0], vec![1], vec![]),
     ] {
         let mut worker = worker();
         accept_on(PUSH, &mut worker, 0);
@@ -415,16 +422,16 @@ fn a_drain_tells_back_ends_last_unless_the_process_is_replaced() {
     let client = accept(&mut worker, 0);
     accept_on(PUSH, &mut worker, 1);
     worker.with_apps(|apps, _| apps.has_stopped = true);
-    worker.handle_drain(10_000, Parting::Stopping);
+    worker.handle_drain(10_000, ShutdownReason::Stopping);
     worker.handle_apps_stopped();
     turn(&mut worker);
     worker.handle_closed(client, None);
     worker.finish_turn();
-    let asked: Vec<Request> = std::iter::from_fn(|| worker.poll_request()).collect();
+    let asked: Vec<ExternalRequest> = std::iter::from_fn(|| worker.poll_request()).collect();
     assert!(
         asked
             .iter()
-            .any(|request| matches!(request, Request::ClientsGone))
+            .any(|request| matches!(request, ExternalRequest::ClientsGone))
     );
     worker.handle_clients_gone();
     let (writes, _) = turn(&mut worker);
@@ -436,14 +443,17 @@ fn a_drain_tells_back_ends_last_unless_the_process_is_replaced() {
 fn a_drain_tells_applications_then_clients_over_time() {
     let mut worker = worker();
     let ids: Vec<_> = (0..10).map(|index| accept(&mut worker, index)).collect();
-    worker.handle_drain(10_000, Parting::Stopping);
+    worker.handle_drain(10_000, ShutdownReason::Stopping);
     assert_eq!(worker.with_apps(|apps, _| apps.is_stopping), Some(true));
     let (writes, state) = turn(&mut worker);
     assert_eq!((writes.len(), state), (0, TurnState::Idle(Some(20))));
     assert!(worker.poll_request().is_none());
     worker.with_apps(|apps, _| apps.has_stopped = true);
     worker.finish_turn();
-    assert!(matches!(worker.poll_request(), Some(Request::AppsStopped)));
+    assert!(matches!(
+        worker.poll_request(),
+        Some(ExternalRequest::AppsStopped)
+    ));
     assert!(worker.poll_request().is_none());
     assert_eq!(end_turn(&mut worker), TurnState::Busy);
     // Once those of all workers have, clients are told 20 ms later.
@@ -458,7 +468,7 @@ fn a_drain_tells_applications_then_clients_over_time() {
     assert_eq!(told(&mut worker, 20), 1, "the first one at once");
     // The time from 20 to 8,000 ms is divided among ten.
     assert_eq!(told(&mut worker, 20 + 3_990), 4);
-    assert!(worker.is_draining() && !worker.has_told_servers());
+    assert!(worker.is_draining() && !worker.has_stopped_servers());
     for id in ids {
         worker.handle_closed(id, None);
     }
@@ -471,7 +481,10 @@ fn a_drain_tells_applications_then_clients_over_time() {
     assert!(worker.poll_request().is_none());
     worker.with_apps(|apps, _| apps.has_clients = false);
     worker.finish_turn();
-    assert!(matches!(worker.poll_request(), Some(Request::ClientsGone)));
+    assert!(matches!(
+        worker.poll_request(),
+        Some(ExternalRequest::ClientsGone)
+    ));
     assert!(worker.poll_request().is_none());
     let until_ms = |worker: &mut Worker<Numbers, &'static str>| {
         let told = worker.with_apps(|apps, _| apps.services_until_ms.clone());
@@ -486,19 +499,19 @@ fn a_drain_tells_applications_then_clients_over_time() {
     worker.handle_clients_gone();
     worker.finish_turn();
     assert_eq!(until_ms(&mut worker), [BEGAN_MS + 10_000]);
-    assert!(worker.poll_request().is_none() && !worker.has_told_servers());
+    assert!(worker.poll_request().is_none() && !worker.has_stopped_servers());
     worker.with_apps(|apps, _| apps.do_services_go_on = false);
     worker.finish_turn();
     assert!(matches!(
         worker.poll_request(),
-        Some(Request::ServicesEnded)
+        Some(ExternalRequest::ServicesEnded)
     ));
     worker.finish_turn();
-    assert!(worker.poll_request().is_none() && !worker.has_told_servers());
+    assert!(worker.poll_request().is_none() && !worker.has_stopped_servers());
     worker.handle_services_ended();
     worker.finish_turn();
     assert_eq!(until_ms(&mut worker).len(), 1, "they are told once");
-    assert!(worker.has_told_servers(), "nothing needs them any more");
+    assert!(worker.has_stopped_servers(), "nothing needs them any more");
 }
 
 #[test]
@@ -506,7 +519,7 @@ fn services_are_told_at_once_where_another_process_takes_over() {
     let mut worker = worker();
     accept(&mut worker, 0);
     worker.with_apps(|apps, _| apps.do_services_go_on = true);
-    worker.handle_drain(60_000, Parting::Replaced);
+    worker.handle_drain(60_000, ShutdownReason::Replaced);
     worker.finish_turn();
     let until_ms = |worker: &mut Worker<Numbers, &'static str>| {
         let told = worker.with_apps(|apps, _| apps.services_until_ms.clone());
@@ -516,7 +529,7 @@ fn services_are_told_at_once_where_another_process_takes_over() {
     assert_eq!(until_ms(&mut worker), [BEGAN_MS + 10_000]);
     assert!(worker.poll_request().is_none());
     // A drain that begins again may have less time.
-    worker.handle_drain(1_000, Parting::Stopping);
+    worker.handle_drain(1_000, ShutdownReason::Stopping);
     worker.finish_turn();
     let expected = [BEGAN_MS + 10_000, BEGAN_MS + 1_000];
     assert_eq!(until_ms(&mut worker), expected);
@@ -524,7 +537,7 @@ fn services_are_told_at_once_where_another_process_takes_over() {
     worker.finish_turn();
     assert!(matches!(
         worker.poll_request(),
-        Some(Request::ServicesEnded)
+        Some(ExternalRequest::ServicesEnded)
     ));
     assert!(worker.poll_request().is_none(), "the client is still there");
 }

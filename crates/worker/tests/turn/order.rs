@@ -4,12 +4,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use veche_frontends::{Address, Census, Parting, Relay};
+use veche_frontends::{EmulationAddress, EmulationRequest, ListConnections, ShutdownReason};
 use veche_hub::{
-    Caller, ChannelName, ConnectionId, History, Mail, Namespace, Namespaces, Outcome, Payload,
-    PayloadKind, PayloadRef, Recovery, SubscribeOptions, Ticket, WorkerId,
+    Caller, ChannelName, ConnectionId, HistoryOptions, HubMessage, NamespaceOptions, Namespaces,
+    Payload, PayloadKind, PayloadRef, RecoveryMode, RequestOutcome, SubscribeOptions, Ticket,
+    WorkerId,
 };
-use veche_worker::{APP_CREDITS, Outgoing, TurnState, Worker, WorkerMessage};
+use veche_worker::{APP_CREDITS, OutgoingMail, TurnState, Worker, WorkerMessage};
 
 use crate::app::{APP, Numbers};
 use crate::world::wire::handshake;
@@ -50,8 +51,8 @@ fn published(worker: &mut Tested) -> Vec<String> {
     while worker.poll_write().is_some() {}
     let messages = std::iter::from_fn(|| worker.poll_message());
     let texts = messages.filter_map(|outgoing| match outgoing.message {
-        WorkerMessage::Hub(Mail::Publish { payload, .. }) => Some(payload),
-        WorkerMessage::Hub(Mail::Deliver { publication, .. }) => Some(publication.payload),
+        WorkerMessage::Hub(HubMessage::Publish { payload, .. }) => Some(payload),
+        WorkerMessage::Hub(HubMessage::Deliver { publication, .. }) => Some(publication.payload),
         _ => None,
     });
     let texts = texts
@@ -92,11 +93,15 @@ fn subscribe_from(worker: &mut Tested, from: usize, channel: &str) {
     let mut there = options.shared(WorkerId(from as u16));
     let joining = SubscribeOptions::default();
     let (session, ticket) = (id(0, 1), Ticket(0));
-    let outcome = there
-        .hub
-        .subscribe(session, name(channel), ticket, &joining, &mut there.ports);
+    let outcome = there.hub.subscribe(
+        session,
+        name(channel),
+        ticket,
+        &joining,
+        &mut there.requests,
+    );
     assert!(outcome.is_ok());
-    for lane in &mut there.ports.post.lanes {
+    for lane in &mut there.requests.mailer.lanes {
         while let Some(mail) = lane.outgoing.pop_front() {
             worker.handle_message(from, WorkerMessage::Hub(mail));
         }
@@ -109,18 +114,18 @@ fn what_a_sweep_lets_go_on_is_answered_in_the_same_turn() {
     let mut worker = worker();
     let channel = channel_of(&worker, 0);
     let mut namespaces = Namespaces::new();
-    let kept = Namespace {
-        history: Some(History {
+    let kept = NamespaceOptions {
+        history: Some(HistoryOptions {
             size: 10,
             ttl_ms: 60_000,
             position_ttl_ms: 60_000,
-            recovery: Recovery::Missed,
+            recovery: RecoveryMode::Missed,
             budget: veche_hub::Budget::COMMON,
         }),
-        ..Namespace::default()
+        ..NamespaceOptions::default()
     };
     namespaces.insert("", kept);
-    worker.shared_mut().hub.keep_log();
+    worker.shared_mut().hub.enable_log();
     worker
         .shared_mut()
         .hub
@@ -134,8 +139,12 @@ fn what_a_sweep_lets_go_on_is_answered_in_the_same_turn() {
     let from = Some((APP, Ticket(5)));
     let outcome = shared
         .hub
-        .publish(from, name(&channel), payload, None, &mut shared.ports);
-    assert_eq!(outcome, Ok(Outcome::Pending), "the log has to get it");
+        .publish(from, name(&channel), payload, None, &mut shared.requests);
+    assert_eq!(
+        outcome,
+        Ok(RequestOutcome::Pending),
+        "the log has to get it"
+    );
     turn(&mut worker);
     let batch = worker.poll_history().expect("a batch").number;
     // It is durable, and its lane has no credit.
@@ -185,7 +194,7 @@ fn a_publication_that_waits_for_a_lane_is_tried_again_soon() {
     let channel = channel_of(&worker, 0);
     subscribe_from(&mut worker, 1, &channel);
     worker.handle_credits(1, CREDITS);
-    let mail = Mail::Publish {
+    let mail = HubMessage::Publish {
         channel: channel.as_str().into(),
         payload: Payload {
             kind: PayloadKind::Text,
@@ -207,7 +216,7 @@ fn a_publication_that_waits_for_a_lane_is_tried_again_soon() {
 #[test]
 fn a_message_without_room_stays_before_those_behind_it() {
     let mut worker = worker();
-    let census = |ticket| Census {
+    let census = |ticket| ListConnections {
         channel: "news".into(),
         name: None,
         caller: Caller {
@@ -216,11 +225,11 @@ fn a_message_without_room_stays_before_those_behind_it() {
             ticket: Ticket(ticket),
         },
     };
-    let censuses = &mut worker.shared_mut().ports.censuses;
+    let censuses = &mut worker.shared_mut().requests.list_requests;
     censuses.extend([census(1), census(2)]);
     worker.finish_turn();
-    let ticket = |outgoing: &Outgoing<u32>| match &outgoing.message {
-        WorkerMessage::Census(census) => census.caller.ticket,
+    let ticket = |outgoing: &OutgoingMail<u32>| match &outgoing.message {
+        WorkerMessage::ListConnections(census) => census.caller.ticket,
         _ => panic!("a census"),
     };
     let first = worker.poll_message().expect("a message");
@@ -235,9 +244,9 @@ fn a_message_without_room_stays_before_those_behind_it() {
 }
 
 /// A relay to a session of that worker.
-fn relay(to: u16, text: &str) -> Relay {
-    let address = Address::new(WorkerId(to), id(0, 1), [7; 16]);
-    Relay {
+fn relay(to: u16, text: &str) -> EmulationRequest {
+    let address = EmulationAddress::new(WorkerId(to), id(0, 1), [7; 16]);
+    EmulationRequest {
         to: address,
         commands: text.as_bytes().into(),
     }
@@ -264,14 +273,18 @@ fn relays_keep_the_order_of_their_lane_and_wait_for_no_other() {
     let mut worker = worker();
     let all = [(1, "a"), (1, "b"), (2, "c"), (9, "of no worker")];
     for (to, text) in all {
-        worker.shared_mut().ports.relays.push_back(relay(to, text));
+        worker
+            .shared_mut()
+            .requests
+            .relays
+            .push_back(relay(to, text));
     }
     worker.handle_credits(1, APP_CREDITS - 1);
     let expected = [(1, "a".to_owned()), (2, "c".to_owned())];
     assert_eq!(relayed(&mut worker), expected);
     assert_eq!(worker.state(), TurnState::Idle(Some(1)), "b waits");
     worker.handle_credits(1, APP_CREDITS);
-    worker.shared_mut().ports.relays.push_back(relay(1, "d"));
+    worker.shared_mut().requests.relays.push_back(relay(1, "d"));
     assert_eq!(relayed(&mut worker), []);
     worker.handle_credits(1, 0);
     let expected = [(1, "b".to_owned()), (1, "d".to_owned())];
@@ -285,11 +298,11 @@ fn relays_keep_the_order_of_their_lane_and_wait_for_no_other() {
 #[test]
 fn a_drain_that_begins_again_is_not_behind_the_first() {
     let mut worker = worker();
-    worker.handle_drain(10_000, Parting::Stopping);
+    worker.handle_drain(10_000, ShutdownReason::Stopping);
     worker.with_apps(|apps, _| apps.has_stopped = true);
     turn(&mut worker);
     assert!(worker.poll_request().is_some());
-    worker.handle_drain(1_000, Parting::Stopping);
+    worker.handle_drain(1_000, ShutdownReason::Stopping);
     turn(&mut worker);
     assert!(worker.poll_request().is_none(), "it has been said");
 }
@@ -306,12 +319,12 @@ fn messages_of_the_hub_count_against_the_share_of_applications() {
     };
     let outcome = shared
         .hub
-        .publish(None, name(&channel), payload, None, &mut shared.ports);
-    assert_eq!(outcome, Ok(Outcome::Pending));
+        .publish(None, name(&channel), payload, None, &mut shared.requests);
+    assert_eq!(outcome, Ok(RequestOutcome::Pending));
     worker.with_apps(|apps, _| apps.outgoing[1].push_back(7));
     worker.finish_turn();
     assert_eq!(posted(&mut worker), [(1, u32::MAX)], "no room for 7");
-    assert_eq!(worker.shared().ports.post.lanes[1].outgoing_data, 0);
+    assert_eq!(worker.shared().requests.mailer.lanes[1].outgoing_data, 0);
     end_turn(&mut worker);
     worker.handle_credits(1, APP_CREDITS - 1);
     worker.finish_turn();

@@ -1,10 +1,12 @@
 //! Applications that write down what a worker tells them.
 
-use veche_frontends::app::{Gone, Outcome, Progress, Request, Response, Verdict};
-use veche_frontends::hooks::Question;
-use veche_frontends::shared::Renewal;
-use veche_frontends::{AppId, Apps, Census, NotRenewed, Shared};
-use veche_hub::{Answer, Caller, ConnectionId, Happening, Ticket, WorkerId};
+use veche_frontends::app::{
+    AbandonReason, AppResponse, HandlerProgress, HandshakeDecision, MaybeDeferred, RequestView,
+};
+use veche_frontends::hooks::HookRequest;
+use veche_frontends::worker_context::TokenRenewal;
+use veche_frontends::{AppId, Apps, Context, ListConnections, RenewError};
+use veche_hub::{Caller, ChannelEvent, ConnectionId, HubReply, Ticket, WorkerId};
 use veche_proto::websocket::MessageKind;
 use veche_worker::AppHost;
 
@@ -14,10 +16,10 @@ use crate::app::APP;
 pub(crate) struct Recorder {
     /// Dials that failed, by token.
     pub(crate) failed: Vec<(u64, String)>,
-    pub(crate) renewed: Vec<Result<Option<u64>, NotRenewed>>,
+    pub(crate) renewed: Vec<Result<Option<u64>, RenewError>>,
     /// Events of each call, and how many were lost before them.
     pub(crate) happened: Vec<(usize, u64)>,
-    /// What [`AppHost::happened`] returns.
+    /// What [`AppHost::handle_channel_event`] returns.
     pub(crate) has_work: bool,
     /// Questions that it was asked.
     pub(crate) decided: u32,
@@ -25,8 +27,8 @@ pub(crate) struct Recorder {
     pub(crate) asks_again: bool,
 }
 
-pub(crate) fn census(ticket: u32) -> Census {
-    Census {
+pub(crate) fn census(ticket: u32) -> ListConnections {
+    ListConnections {
         channel: "news".into(),
         name: None,
         caller: Caller {
@@ -46,13 +48,19 @@ impl Apps for Recorder {
         &mut self,
         _: AppId,
         _: ConnectionId,
-        _: &Request<'_>,
-        _: &mut Shared,
-    ) -> Outcome<Verdict> {
+        _: &RequestView<'_>,
+        _: &mut Context,
+    ) -> MaybeDeferred<HandshakeDecision> {
         unreachable!()
     }
 
-    fn opened(&mut self, _: AppId, _: ConnectionId, _: &Request<'_>, _: &mut Shared) -> Progress {
+    fn opened(
+        &mut self,
+        _: AppId,
+        _: ConnectionId,
+        _: &RequestView<'_>,
+        _: &mut Context,
+    ) -> HandlerProgress {
         unreachable!()
     }
 
@@ -62,22 +70,29 @@ impl Apps for Recorder {
         _: ConnectionId,
         _: MessageKind,
         _: &[u8],
-        _: &mut Shared,
-    ) -> Progress {
+        _: &mut Context,
+    ) -> HandlerProgress {
         unreachable!()
     }
 
-    fn drained(&mut self, _: AppId, _: ConnectionId, _: &mut Shared) {
+    fn drained(&mut self, _: AppId, _: ConnectionId, _: &mut Context) {
         unreachable!()
     }
 
-    fn answered(&mut self, _: AppId, _: ConnectionId, _: Ticket, _: Answer, shared: &mut Shared) {
+    fn answered(
+        &mut self,
+        _: AppId,
+        _: ConnectionId,
+        _: Ticket,
+        _: HubReply,
+        shared: &mut Context,
+    ) {
         if std::mem::take(&mut self.asks_again) {
-            shared.ports.censuses.push(census(2));
+            shared.requests.list_requests.push(census(2));
         }
     }
 
-    fn closed(&mut self, _: AppId, _: ConnectionId, _: u16, _: &str, _: &mut Shared) {
+    fn closed(&mut self, _: AppId, _: ConnectionId, _: u16, _: &str, _: &mut Context) {
         unreachable!()
     }
 
@@ -85,25 +100,25 @@ impl Apps for Recorder {
         &mut self,
         _: AppId,
         _: ConnectionId,
-        _: &Request<'_>,
-        _: &mut Shared,
-    ) -> Outcome<Response> {
+        _: &RequestView<'_>,
+        _: &mut Context,
+    ) -> MaybeDeferred<AppResponse> {
         unreachable!()
     }
 
-    fn written(&mut self, _: AppId, _: ConnectionId, _: &mut Shared) {
+    fn written(&mut self, _: AppId, _: ConnectionId, _: &mut Context) {
         unreachable!()
     }
 
-    fn client_failed(&mut self, _: AppId, token: u64, why: &str, _: &mut Shared) {
+    fn client_failed(&mut self, _: AppId, token: u64, why: &str, _: &mut Context) {
         self.failed.push((token, why.to_owned()));
     }
 
-    fn gone(&mut self, _: AppId, _: ConnectionId, _: Gone, _: &mut Shared) {
+    fn abandoned(&mut self, _: AppId, _: ConnectionId, _: AbandonReason, _: &mut Context) {
         unreachable!()
     }
 
-    fn turn(&mut self, _: &mut Shared) {}
+    fn turn(&mut self, _: &mut Context) {}
 
     fn deadline_ms(&self) -> u64 {
         u64::MAX
@@ -113,23 +128,28 @@ impl Apps for Recorder {
 impl AppHost for Recorder {
     type Message = ();
 
-    fn requester(session: ConnectionId) -> Option<AppId> {
+    fn worker_id(session: ConnectionId) -> Option<AppId> {
         (session == APP).then_some(AppId(0))
     }
 
-    fn receive(&mut self, (): (), _: &mut Shared) {
+    fn handle_message(&mut self, (): (), _: &mut Context) {
         unreachable!()
     }
 
-    fn decide(&mut self, _: AppId, _: u64, _: &Question, _: &mut Shared) {
+    fn decide_hook(&mut self, _: AppId, _: u64, _: &HookRequest, _: &mut Context) {
         self.decided += 1;
     }
 
-    fn renewed(&mut self, _: &Renewal, result: Result<Option<u64>, NotRenewed>, _: &mut Shared) {
+    fn handle_renewed(
+        &mut self,
+        _: &TokenRenewal,
+        result: Result<Option<u64>, RenewError>,
+        _: &mut Context,
+    ) {
         self.renewed.push(result);
     }
 
-    fn happened(&mut self, events: &[Happening], lost: u64) -> bool {
+    fn handle_channel_event(&mut self, events: &[ChannelEvent], lost: u64) -> bool {
         self.happened.push((events.len(), lost));
         self.has_work
     }

@@ -4,18 +4,22 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use veche_frontends::hooks::{Decider, Question, QuestionId, Verdict};
-use veche_frontends::identity::token::{Keychain, Place, Tokens, Verifier};
-use veche_frontends::identity::{Certified, Desk, Field, Finding, Identity, Unknown};
-use veche_frontends::shared::Renewal;
-use veche_frontends::{AppId, Caller, Dial, End, Process, Terms};
-use veche_hub::{
-    Append, ChannelName, ConnectionId, Epoch, Namespace, Namespaces, Now, PayloadKind, PayloadRef,
-    Restored, SubscribeOptions, Ticket, Told, WorkerId,
+use veche_frontends::hooks::{HookDecision, HookRequest, HookRequestId, HookTarget};
+use veche_frontends::identity::token::{KeyProvider, TokenAuth, TokenSource, TokenVerifier};
+use veche_frontends::identity::{
+    AuthError, CertificateField, CertificateNames, CompletionSink, Identity, IdentityResult,
 };
-use veche_jwt::{Keys, Rules};
-use veche_proto::websocket::Limits;
-use veche_worker::{AppHost as _, Request, TransportCommand, TurnLimits, TurnState, Worker, Write};
+use veche_frontends::worker_context::TokenRenewal;
+use veche_frontends::{AppId, ClientOptions, DialCommand, DialId, Process, TransportEnd};
+use veche_hub::{
+    ChannelName, ConnectionId, Epoch, EventLevel, LogRecord, NamespaceOptions, Namespaces, Now,
+    PayloadKind, PayloadRef, RestoredStream, SubscribeOptions, Ticket, WorkerId,
+};
+use veche_jwt::{ClaimRules, Keys};
+use veche_proto::websocket::MessageLimits;
+use veche_worker::{
+    AppHost as _, ExternalRequest, PendingWrite, TransportCommand, TurnLimits, TurnState, Worker,
+};
 
 use crate::recorder::{Recorder, census};
 use crate::world::apps::TestApps;
@@ -50,7 +54,7 @@ fn set_ms(worker: &mut Alone, mono_ms: u64) {
     });
 }
 
-fn write(worker: &mut Alone) -> Vec<Write> {
+fn write(worker: &mut Alone) -> Vec<PendingWrite> {
     std::iter::from_fn(|| worker.poll_write()).collect()
 }
 
@@ -58,7 +62,7 @@ fn commands(worker: &mut Alone) -> Vec<TransportCommand> {
     std::iter::from_fn(|| worker.poll_transport()).collect()
 }
 
-fn turn(worker: &mut Alone) -> (Vec<Write>, TurnState) {
+fn turn(worker: &mut Alone) -> (Vec<PendingWrite>, TurnState) {
     worker.finish_turn();
     let writes = write(worker);
     worker.end_turn();
@@ -75,7 +79,7 @@ fn subscribe(worker: &mut Alone, index: u32, channel: &str) {
     let channel = ChannelName::new(channel).expect("a name");
     let options = SubscribeOptions::default();
     let ticket = Ticket(index);
-    let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+    let (hub, ports) = (&mut shared.hub, &mut shared.requests);
     hub.subscribe(id(index, 1), channel, ticket, &options, ports)
         .expect("a subscription");
     ports.answers.clear();
@@ -84,10 +88,10 @@ fn subscribe(worker: &mut Alone, index: u32, channel: &str) {
 /// The back end hears of each channel that is occupied or vacant, of the latter after `leave_delay_ms`.
 fn tell_of_channels(worker: &mut Alone, leave_delay_ms: u64) {
     let mut namespaces = Namespaces::new();
-    let told = Namespace {
-        told: Told::Occupancy,
+    let told = NamespaceOptions {
+        event_level: EventLevel::Occupancy,
         leave_delay_ms,
-        ..Namespace::default()
+        ..NamespaceOptions::default()
     };
     namespaces.insert("told", told);
     worker
@@ -96,8 +100,8 @@ fn tell_of_channels(worker: &mut Alone, leave_delay_ms: u64) {
         .set_history(Arc::new(namespaces), 1 << 20);
 }
 
-fn dial(token: u64) -> Dial {
-    Dial {
+fn dial(token: u64) -> DialCommand {
+    DialCommand {
         caller: caller(token),
         authority: "other:81".to_owned(),
         target: "/".to_owned(),
@@ -105,8 +109,8 @@ fn dial(token: u64) -> Dial {
         headers: Vec::new(),
         compresses: false,
         timeout_ms: 5000,
-        terms: Terms {
-            message_limits: Limits {
+        options: ClientOptions {
+            message_limits: MessageLimits {
                 message_bytes_max: 1000,
                 fragments_max: 10,
                 inflate_ratio_max: 0,
@@ -117,17 +121,17 @@ fn dial(token: u64) -> Dial {
     }
 }
 
-fn caller(token: u64) -> Caller {
+fn caller(token: u64) -> DialId {
     let app = AppId(0);
-    Caller { app, token }
+    DialId { app, token }
 }
 
 #[test]
 fn applications_need_neither_messages_nor_events_nor_an_end() {
     let mut apps = TestApps(Rc::default());
-    assert_eq!(TestApps::requester(id(0, 1)), None);
+    assert_eq!(TestApps::worker_id(id(0, 1)), None);
     assert!(!apps.has_messages() && apps.has_stopped());
-    assert!(!apps.happened(&[], 1), "no work");
+    assert!(!apps.handle_channel_event(&[], 1), "no work");
 }
 
 #[test]
@@ -177,7 +181,7 @@ fn what_maintenance_has_to_tell_takes_another_turn() {
     turn(&mut worker);
     worker.poll_channel_events().0.clear();
     let shared = worker.shared_mut();
-    shared.hub.close(id(1, 1), &mut shared.ports);
+    shared.hub.close(id(1, 1), &mut shared.requests);
     set_ms(&mut worker, BEGAN_MS + 999);
     assert_ne!(turn(&mut worker).1, TurnState::Busy);
     set_ms(&mut worker, BEGAN_MS + 1000);
@@ -189,9 +193,9 @@ fn what_maintenance_has_to_tell_takes_another_turn() {
 #[test]
 fn what_only_the_log_is_to_hear_waits_for_maintenance() {
     let mut worker = alone();
-    worker.shared_mut().hub.keep_log();
+    worker.shared_mut().hub.enable_log();
     let forget = |worker: &mut Alone| {
-        let restored = Restored {
+        let restored = RestoredStream {
             channel: "nothing".into(),
             epoch: Epoch::from_bits(1),
             top: 1,
@@ -205,12 +209,12 @@ fn what_only_the_log_is_to_hear_waits_for_maintenance() {
         worker.finish_turn();
         let batch = worker.poll_history();
         worker.end_turn();
-        batch.map(|batch| batch.appends)
+        batch.map(|batch| batch.records)
     };
     forget(&mut worker);
     assert_eq!(taken(&mut worker), None, "it does not maintain");
     worker.set_limits(TurnLimits::default());
-    let dropped = Append::Dropped {
+    let dropped = LogRecord::Dropped {
         channel: "nothing".into(),
     };
     assert_eq!(taken(&mut worker), Some(vec![dropped.clone()]));
@@ -225,16 +229,16 @@ fn what_only_the_log_is_to_hear_waits_for_maintenance() {
 fn an_application_that_asks_after_an_answer_is_not_kept_waiting() {
     let mut worker = alone();
     worker.with_apps(|apps, _| apps.asks_again = true);
-    worker.shared_mut().ports.censuses.push(census(1));
+    worker.shared_mut().requests.list_requests.push(census(1));
     assert_eq!(turn(&mut worker).1, TurnState::Busy);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
-    assert!(worker.shared().ports.censuses.is_empty());
+    assert!(worker.shared().requests.list_requests.is_empty());
 }
 
 #[test]
 fn renewals_are_answered_also_where_the_session_is_gone() {
     let mut worker = alone();
-    worker.shared_mut().ports.renewals.push(Renewal {
+    worker.shared_mut().requests.renewals.push(TokenRenewal {
         session: id(3, 1),
         credential: "a token".to_owned(),
         app: AppId(0),
@@ -268,7 +272,13 @@ fn a_dial_fails_where_its_application_hears_of_it() {
     assert_eq!(failed(&mut worker), [(4, "too late".to_owned())]);
     let (writes, _) = turn(&mut worker);
     let ends: Vec<_> = writes.iter().map(|write| (write.id, write.end)).collect();
-    assert_eq!(ends, [(id(3, 1), End::Abort), (id(4, 1), End::Abort)]);
+    assert_eq!(
+        ends,
+        [
+            (id(3, 1), TransportEnd::Abort),
+            (id(4, 1), TransportEnd::Abort)
+        ]
+    );
     worker.handle_closed(id(5, 1), Some("reset"));
     assert_eq!(failed(&mut worker), [(5, "reset".to_owned())]);
     worker.hang_up(caller(9));
@@ -280,7 +290,7 @@ fn what_comes_after_the_steps_of_a_turn_makes_for_another() {
     let cases: [fn(&mut Alone); 4] = [
         |worker| worker.handle_dialed(id(1, 1), PEER, dial(1), ()),
         |worker| worker.handle_dial_failed(caller(1), "refused"),
-        |worker| worker.handle_verdict(id(9, 1), QuestionId(1), Verdict::Failed),
+        |worker| worker.handle_hook_decision(id(9, 1), HookRequestId(1), HookDecision::Failed),
         |worker| worker.hang_up(caller(2)),
     ];
     for (number, case) in cases.into_iter().enumerate() {
@@ -304,27 +314,31 @@ fn what_is_decided_within_a_turn_makes_for_another() {
     worker.handle_received(peer, &mut request);
     worker.handle_received(peer, &mut text(r#"{"id":1,"connect":{}}"#));
     turn(&mut worker);
-    let Some(Request::Hook(question)) = worker.poll_request() else {
+    let Some(ExternalRequest::Hook(question)) = worker.poll_request() else {
         panic!("the back end is asked");
     };
     let (session, number) = (question.session, question.id);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
     // An application may publish, or begin something, while it is asked.
-    let decider = Decider::App {
+    let decider = HookTarget::App {
         app: AppId(0),
         timeout_ms: 0,
     };
-    let asked = Question {
-        decider,
+    let asked = HookRequest {
+        target: decider,
         ..question
     };
-    worker.shared_mut().ports.questions.push_back(asked);
+    worker.shared_mut().requests.hook_requests.push_back(asked);
     assert_eq!(turn(&mut worker).1, TurnState::Busy);
     assert_eq!(take(&mut worker, |apps| &mut apps.decided), 1);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
     // And so may a session that goes on with its verdict.
-    let verdict = (session, number, Verdict::Failed);
-    worker.shared_mut().ports.verdicts.push_back(verdict);
+    let verdict = (session, number, HookDecision::Failed);
+    worker
+        .shared_mut()
+        .requests
+        .hook_decisions
+        .push_back(verdict);
     let (writes, state) = turn(&mut worker);
     assert_eq!((writes.len(), state), (1, TurnState::Busy));
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
@@ -346,7 +360,7 @@ impl Process for Crowded {
         address != self.0
     }
 
-    fn trouble(&self, _: &str) {
+    fn log_error(&self, _: &str) {
         unreachable!()
     }
 
@@ -364,20 +378,20 @@ fn a_client_behind_a_proxy_is_counted_and_named_as_itself() {
     for id in [first, second] {
         worker.handle_accepted(id, PUBLIC, PEER, ());
     }
-    assert!(!worker.count_as(first, full));
-    assert!(worker.count_as(second, other));
+    assert!(!worker.count_address(first, full));
+    assert!(worker.count_address(second, other));
     assert!(
-        worker.count_as(id(2, 1), full),
+        worker.count_address(id(2, 1), full),
         "there is no such connection"
     );
-    worker.turn_away(first, b"too many");
+    worker.reject(first, b"too many");
     let (writes, _) = turn(&mut worker);
     assert_eq!(writes.len(), 1);
     assert_eq!(
         (&writes[0].bytes[..], writes[0].end),
-        (&b"too many"[..], End::Shutdown)
+        (&b"too many"[..], TransportEnd::Shutdown)
     );
-    worker.handle_introduced(second, full);
+    worker.handle_proxy_header(second, full);
     let closed = worker.handle_closed(second, None).expect("it is there");
     assert_eq!(closed.peer, full);
 }
@@ -468,9 +482,9 @@ fn a_transport_closes_when_both_ends_are_done_and_nothing_is_unsent() {
     let peer = id(0, 1);
     let close = TransportCommand::Close(peer);
     worker.handle_accepted(peer, PUBLIC, PEER, ());
-    worker.turn_away(peer, b"go");
+    worker.reject(peer, b"go");
     let (writes, _) = turn(&mut worker);
-    assert_eq!(writes[0].end, End::Shutdown);
+    assert_eq!(writes[0].end, TransportEnd::Shutdown);
     worker.handle_sent(peer, 0);
     assert!(!commands(&mut worker).contains(&close), "the peer may send");
     assert!(!worker.has_ended(peer));
@@ -486,9 +500,9 @@ fn a_transport_closes_when_both_ends_are_done_and_nothing_is_unsent() {
 #[test]
 fn a_configuration_takes_the_place_of_another() {
     let mut worker = alone();
-    let site = Options::default().shared(WorkerId(0)).site;
-    worker.set_site(Arc::clone(&site), 4096);
-    assert!(Arc::ptr_eq(&worker.shared().site, &site));
+    let site = Options::default().shared(WorkerId(0)).config;
+    worker.set_config(Arc::clone(&site), 4096);
+    assert!(Arc::ptr_eq(&worker.shared().config, &site));
 }
 
 #[test]
@@ -508,12 +522,12 @@ fn a_worker_knows_its_number_and_how_many_there_are() {
 #[derive(Debug)]
 struct Asked;
 
-impl Keychain for Asked {
+impl KeyProvider for Asked {
     fn keys(&self) -> Option<Arc<Keys>> {
         None
     }
 
-    fn look_for_more(&self, _: ConnectionId, _: &Arc<dyn Desk>, _: Option<&Arc<Keys>>) -> bool {
+    fn fetch(&self, _: ConnectionId, _: &Arc<dyn CompletionSink>, _: Option<&Arc<Keys>>) -> bool {
         true
     }
 }
@@ -521,7 +535,7 @@ impl Keychain for Asked {
 /// A worker on which the users of `/header` are known by that.
 fn knows_by(identity: Identity) -> Alone {
     let mut shared = Options::default().shared(WorkerId(0));
-    let site = Arc::get_mut(&mut shared.site).expect("its only owner");
+    let site = Arc::get_mut(&mut shared.config).expect("its only owner");
     let routes = &mut site.routes;
     let header = routes.iter_mut().find(|route| route.path == "/header");
     let header = Arc::get_mut(header.expect("a route")).expect("its only owner");
@@ -529,18 +543,18 @@ fn knows_by(identity: Identity) -> Alone {
     Worker::new(shared, TurnLimits::default())
 }
 
-fn status(writes: &[Write]) -> Option<&str> {
+fn status(writes: &[PendingWrite]) -> Option<&str> {
     let head = std::str::from_utf8(&writes.first()?.bytes).expect("UTF-8");
     head.split(' ').nth(1)
 }
 
 #[test]
 fn a_connection_waits_for_its_user_and_goes_on_with_the_finding() {
-    let verifier = Verifier {
-        rules: Rules::default(),
+    let verifier = TokenVerifier {
+        rules: ClaimRules::default(),
         keys: Arc::new(Asked),
     };
-    let tokens = Tokens::new(vec![Place::Query("token".into())], verifier);
+    let tokens = TokenAuth::new(vec![TokenSource::Query("token".into())], verifier);
     let mut worker = knows_by(Identity::Token(Arc::new(tokens)));
     let peer = id(0, 1);
     worker.handle_accepted(peer, PUBLIC, PEER, ());
@@ -548,22 +562,22 @@ fn a_connection_waits_for_its_user_and_goes_on_with_the_finding() {
     let mut request = handshake(&format!("/header?token={token}"), "").into_bytes();
     worker.handle_received(peer, &mut request);
     assert_eq!(status(&turn(&mut worker).0), None, "it waits");
-    worker.handle_identity(peer, Finding::Unknown(Unknown::Unwanted));
+    worker.handle_identity(peer, IdentityResult::Failed(AuthError::ForbiddenByHook));
     assert_eq!(status(&turn(&mut worker).0), Some("403"));
 }
 
 #[test]
 fn a_user_is_known_by_the_certificate_that_was_shown() {
-    let mut worker = knows_by(Identity::Certificate(Field::CommonName));
-    let certified = Certified {
+    let mut worker = knows_by(Identity::Certificate(CertificateField::CommonName));
+    let certified = CertificateNames {
         common_name: Some("ann".to_owned()),
-        ..Certified::default()
+        ..CertificateNames::default()
     };
     for (index, certified, expected) in [(0, None, "401"), (1, Some(certified), "101")] {
         let peer = id(index, 1);
         worker.handle_accepted(peer, PUBLIC, PEER, ());
         if let Some(certified) = certified {
-            worker.handle_certified(peer, certified);
+            worker.handle_certificate(peer, certified);
         }
         worker.handle_received(peer, &mut handshake("/header", "").into_bytes());
         assert_eq!(status(&turn(&mut worker).0), Some(expected));
@@ -590,7 +604,7 @@ fn a_client_that_cannot_be_sent_all_of_it_is_closed() {
         bytes: &[b'x'; 1000],
     };
     for _ in 0..10 {
-        let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+        let (hub, ports) = (&mut shared.hub, &mut shared.requests);
         let published = hub.publish(None, channel, payload, None, ports);
         published.expect("it is taken");
     }
@@ -601,10 +615,10 @@ fn a_client_that_cannot_be_sent_all_of_it_is_closed() {
 #[test]
 fn the_close_timeout_begins_with_the_last_byte() {
     let mut worker = alone();
-    let close_timeout_ms = worker.shared().site.limits.close_timeout_ms;
+    let close_timeout_ms = worker.shared().config.limits.close_timeout_ms;
     let peer = id(0, 1);
     worker.handle_accepted(peer, PUBLIC, PEER, ());
-    worker.turn_away(peer, b"go");
+    worker.reject(peer, b"go");
     turn(&mut worker);
     let due_ms = |worker: &Alone| worker.connection(peer).expect("it is there").deadline_ms();
     for (ms, unsent, expected) in [(10, 1, 0), (20, 0, 20)] {

@@ -10,14 +10,14 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::time::Duration;
 
-use veche_proto::websocket::deflate::Policy;
+use veche_proto::websocket::deflate::DeflatePolicy;
 use veche_proto::websocket::handshake::{new_key, read_response, write_request};
 use veche_proto::websocket::{
-    Codecs, Decoder, Encoder, Event, Limits, Opcode, Role, encode_close, encode_control,
+    Codecs, Decoder, Encoder, FrameEvent, MessageLimits, Opcode, Role, encode_close, encode_control,
 };
 
 /// 9.3.1 and 9.4.1 come in 65,536 fragments, 9.1.6 and 9.2.6 are 16 MiB long.
-const LIMITS: Limits = Limits {
+const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 32 << 20,
     fragments_max: 70_000,
     inflate_ratio_max: 0,
@@ -59,9 +59,9 @@ fn run(
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
 
     // Both forms of compression are spoken: the one without memory first, as the product's default is.
-    let policy = Policy {
+    let policy = DeflatePolicy {
         takeover: true,
-        ..Policy::default()
+        ..DeflatePolicy::default()
     };
     let key = new_key(std::array::from_fn(|_| fastrand::u8(..)));
     let mut out = Vec::new();
@@ -99,14 +99,14 @@ fn run(
                     at += taken;
                     match event {
                         None => {}
-                        Some(Event::Message { kind, data }) => {
+                        Some(FrameEvent::Message { kind, data }) => {
                             message = Some((kind, data.to_vec()))
                         }
-                        Some(Event::Ping(data)) => {
+                        Some(FrameEvent::Ping(data)) => {
                             encode_control(&mut reply, Opcode::Pong, data, mask)
                         }
-                        Some(Event::Pong(_)) => {}
-                        Some(Event::Close { code, .. }) => {
+                        Some(FrameEvent::Pong(_)) => {}
+                        Some(FrameEvent::Close { code, .. }) => {
                             encode_close(&mut reply, code, "", mask);
                             ended = true;
                         }

@@ -8,7 +8,7 @@ use crate::backend::Exchange;
 use crate::http::call::AnswerBody;
 
 /// The rest of a body.
-pub(crate) struct Answers {
+pub(crate) struct ApiAnswerBody {
     begin: Vec<u8>,
     /// Each under the name of its result.
     exchanges: VecDeque<(Exchange, &'static str)>,
@@ -19,7 +19,7 @@ pub(crate) struct Answers {
     end: &'static [u8],
 }
 
-impl Answers {
+impl ApiAnswerBody {
     /// One that is written already.
     pub(super) fn whole(body: Vec<u8>) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl Answers {
     }
 }
 
-impl AnswerBody for Answers {
+impl AnswerBody for ApiAnswerBody {
     fn write(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
         out.append(&mut self.begin);
         while let Some((exchange, key)) = self.exchanges.front() {

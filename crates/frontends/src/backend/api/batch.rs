@@ -8,51 +8,51 @@ use std::collections::VecDeque;
 
 use veche_hub::ConnectionId;
 
-use super::answers::Answers;
-use super::method::Method;
-use crate::backend::command::{self, BadCommand, Numbered};
-use crate::backend::{Backend, Progress};
-use crate::context::shared::Shared;
-use crate::context::step::Block;
+use super::answers::ApiAnswerBody;
+use super::method::ApiMethod;
+use crate::backend::command::{self, BadCommand, BatchCommand};
+use crate::backend::{Backend, CommandProgress};
+use crate::context::step::WaitReason;
+use crate::context::worker_context::Context;
 
 /// Most commands of a batch whose answers may be large.
 const LARGE_MAX: usize = 32;
 
 /// See the module's text.
-pub(super) struct Batch {
-    waiting: VecDeque<(Method, Numbered)>,
+pub(super) struct ApiBatch {
+    waiting: VecDeque<(ApiMethod, BatchCommand)>,
     /// Of those whose answers are not written, in order.
-    methods: VecDeque<Method>,
+    methods: VecDeque<ApiMethod>,
     /// The last one that was begun holds back those behind it.
     is_barrier: bool,
     /// They are of the old form.
     are_lines: bool,
 }
 
-impl Batch {
-    /// Reads the body of a batch, or of [`Method::Lines`].
+impl ApiBatch {
+    /// Reads the body of a batch, or of [`ApiMethod::Lines`].
     pub(super) fn parse(body: &[u8], are_lines: bool) -> Result<Self, BadCommand> {
         let commands = match are_lines {
             true => command::parse_lines(body),
             false => command::parse_batch(body),
         };
         let commands = commands?;
-        let named = |command: Numbered| match Method::of(&command.method) {
+        let named = |command: BatchCommand| match ApiMethod::of(&command.method) {
             // Answered as what is not known.
-            Method::Batch | Method::Lines => (Method::Unknown(None), command),
+            ApiMethod::Batch | ApiMethod::Lines => (ApiMethod::Unknown(None), command),
             method => (method, command),
         };
         let waiting: VecDeque<_> = commands.into_iter().map(named).collect();
-        let count = |is_one: fn(Method) -> bool| {
+        let count = |is_one: fn(ApiMethod) -> bool| {
             let methods = waiting.iter().map(|(method, _)| *method);
             methods.filter(|method| is_one(*method)).count()
         };
         // Each takes a look at all channels there are.
-        if count(|method| method == Method::Channels) > 1 {
+        if count(|method| method == ApiMethod::Channels) > 1 {
             return Err(BadCommand::new("a batch asks for channels once"));
         }
         let is_large = |method| {
-            use Method::{Connections, History, Presence};
+            use ApiMethod::{Connections, History, Presence};
             matches!(method, History | Presence | Connections)
         };
         if count(is_large) > LARGE_MAX {
@@ -73,39 +73,41 @@ impl Batch {
         &mut self,
         backend: &mut Backend,
         id: ConnectionId,
-        shared: &mut Shared,
-    ) -> Option<Block> {
+        shared: &mut Context,
+    ) -> Option<WaitReason> {
         while let Some((method, command)) = self.waiting.pop_front() {
             if (self.is_barrier || !method.publishes()) && !backend.is_answered() {
                 self.waiting.push_front((method, command));
-                return Some(Block::Answer);
+                return Some(WaitReason::Answer);
             }
             self.is_barrier = !method.publishes();
             self.methods.push_back(method);
             let body = command.body.get().as_bytes();
-            let result = method.carry_out(body, backend, id, shared);
+            let result = method.execute(body, backend, id, shared);
             let progress = result.unwrap_or_else(|why| {
                 backend.refuse(None, why, "", id, shared);
-                Progress::Done
+                CommandProgress::Done
             });
             if let Some(id) = &command.id {
-                backend.name_last(id);
+                backend.set_last_id(id);
             }
-            if progress == Progress::Unfinished {
-                return Some(Block::Credit);
+            if progress == CommandProgress::Unfinished {
+                return Some(WaitReason::Credit);
             }
         }
         None
     }
 
     /// The body of the answer, once all of them are answered.
-    pub(super) fn answers(&mut self, backend: &mut Backend) -> Option<Answers> {
+    pub(super) fn answers(&mut self, backend: &mut Backend) -> Option<ApiAnswerBody> {
         let exchanges = backend.take_answers()?;
-        let names = self.methods.drain(..).map(Method::name);
+        let names = self.methods.drain(..).map(ApiMethod::name);
         debug_assert_eq!(exchanges.len(), names.len(), "each command is answered");
         if self.are_lines {
-            return Some(Answers::lines(exchanges));
+            return Some(ApiAnswerBody::lines(exchanges));
         }
-        Some(Answers::batch(exchanges.into_iter().zip(names).collect()))
+        Some(ApiAnswerBody::batch(
+            exchanges.into_iter().zip(names).collect(),
+        ))
     }
 }

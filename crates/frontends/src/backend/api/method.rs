@@ -1,17 +1,17 @@
 //! The methods of the API: their names, and how each is carried out.
 
-use veche_hub::{ConnectionId, Question};
+use veche_hub::{ChannelQuery, ConnectionId};
 use veche_types::codes::ErrorCode;
 use veche_types::nearest;
 
-use crate::backend::admin::{self, Look};
-use crate::backend::command::{self, BadCommand, Command, Target};
-use crate::backend::{Backend, Progress, Shape, Unwilling};
-use crate::context::shared::Shared;
+use crate::backend::admin::{self, AdminView};
+use crate::backend::command::{self, BadCommand, PublishCommand, PublishTarget};
+use crate::backend::{AnswerShape, Backend, CommandProgress, Rejection};
+use crate::context::worker_context::Context;
 
 /// What is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Method {
+pub(super) enum ApiMethod {
     Push,
     Publish,
     Broadcast,
@@ -35,35 +35,35 @@ pub(super) enum Method {
     /// Commands of Centrifugo's old form, each with the name of its method: what `/api` itself takes.
     Lines,
     /// Of the admin page alone.
-    Look(Look),
+    Look(AdminView),
     /// None of these; with the name that was probably meant.
     Unknown(Option<&'static str>),
 }
 
-const NAMES: [(&str, Method); 20] = [
-    ("push", Method::Push),
-    ("publish", Method::Publish),
-    ("broadcast", Method::Broadcast),
-    ("disconnect", Method::Disconnect),
-    ("subscribe", Method::Subscribe),
-    ("unsubscribe", Method::Unsubscribe),
-    ("refresh", Method::Refresh),
-    ("user_status", Method::UserStatus),
-    ("block_user", Method::BlockUser),
-    ("unblock_user", Method::UnblockUser),
-    ("revoke_token", Method::RevokeToken),
-    ("invalidate_user_tokens", Method::InvalidateUserTokens),
-    ("history", Method::History),
-    ("history_remove", Method::HistoryRemove),
-    ("presence", Method::Presence),
-    ("presence_stats", Method::PresenceStats),
-    ("channels", Method::Channels),
-    ("connections", Method::Connections),
-    ("info", Method::Info),
-    ("batch", Method::Batch),
+const NAMES: [(&str, ApiMethod); 20] = [
+    ("push", ApiMethod::Push),
+    ("publish", ApiMethod::Publish),
+    ("broadcast", ApiMethod::Broadcast),
+    ("disconnect", ApiMethod::Disconnect),
+    ("subscribe", ApiMethod::Subscribe),
+    ("unsubscribe", ApiMethod::Unsubscribe),
+    ("refresh", ApiMethod::Refresh),
+    ("user_status", ApiMethod::UserStatus),
+    ("block_user", ApiMethod::BlockUser),
+    ("unblock_user", ApiMethod::UnblockUser),
+    ("revoke_token", ApiMethod::RevokeToken),
+    ("invalidate_user_tokens", ApiMethod::InvalidateUserTokens),
+    ("history", ApiMethod::History),
+    ("history_remove", ApiMethod::HistoryRemove),
+    ("presence", ApiMethod::Presence),
+    ("presence_stats", ApiMethod::PresenceStats),
+    ("channels", ApiMethod::Channels),
+    ("connections", ApiMethod::Connections),
+    ("info", ApiMethod::Info),
+    ("batch", ApiMethod::Batch),
 ];
 
-impl Method {
+impl ApiMethod {
     pub(super) fn of(name: &str) -> Self {
         if name.is_empty() {
             return Self::Lines;
@@ -93,23 +93,23 @@ impl Method {
     }
 
     /// Has a back end carry it out. Not for several commands in one.
-    pub(super) fn carry_out(
+    pub(super) fn execute(
         self,
         body: &[u8],
         backend: &mut Backend,
         id: ConnectionId,
-        shared: &mut Shared,
-    ) -> Result<Progress, Unwilling> {
-        if !shared.site.accepts_unknown_fields {
+        shared: &mut Context,
+    ) -> Result<CommandProgress, Rejection> {
+        if !shared.config.accepts_unknown_fields {
             return self.dispatch(body, backend, id, shared);
         }
         // Nothing is done before all of it is understood.
         let attempt = |body: &[u8]| self.dispatch(body, backend, id, shared);
-        let unknown_field = |error: &Unwilling| match error {
-            Unwilling::Bad(mistake) => mistake.unknown_field(),
-            Unwilling::Busy(_) => None,
+        let unknown_field = |error: &Rejection| match error {
+            Rejection::Bad(mistake) => mistake.unknown_field(),
+            Rejection::Busy(_) => None,
         };
-        command::despite_unknown_fields(body, attempt, unknown_field)
+        command::retry_without_unknown_fields(body, attempt, unknown_field)
     }
 
     fn dispatch(
@@ -117,40 +117,42 @@ impl Method {
         body: &[u8],
         backend: &mut Backend,
         id: ConnectionId,
-        shared: &mut Shared,
-    ) -> Result<Progress, Unwilling> {
+        shared: &mut Context,
+    ) -> Result<CommandProgress, Rejection> {
         match self {
-            Self::Push | Self::Publish => self.publish(body, Shape::Sum, backend, id, shared),
-            Self::Broadcast => self.publish(body, Shape::Each, backend, id, shared),
-            Self::Disconnect => backend.instruct(command::parse_disconnect(body)?, id, shared),
+            Self::Push | Self::Publish => self.publish(body, AnswerShape::Sum, backend, id, shared),
+            Self::Broadcast => self.publish(body, AnswerShape::Each, backend, id, shared),
+            Self::Disconnect => {
+                backend.send_user_command(command::parse_disconnect(body)?, id, shared)
+            }
             Self::Subscribe => {
-                let wanted = command::parse_subscribe(body, &shared.site.namespaces)?;
-                backend.instruct(wanted, id, shared)
+                let wanted = command::parse_subscribe(body, &shared.config.namespaces)?;
+                backend.send_user_command(wanted, id, shared)
             }
             Self::Unsubscribe => {
-                let wanted = command::parse_unsubscribe(body, &shared.site.namespaces)?;
-                backend.instruct(wanted, id, shared)
+                let wanted = command::parse_unsubscribe(body, &shared.config.namespaces)?;
+                backend.send_user_command(wanted, id, shared)
             }
-            Self::Refresh => backend.instruct(command::parse_refresh(body)?, id, shared),
-            Self::BlockUser => backend.block(&command::parse_block(body)?, id, shared),
-            Self::UnblockUser => backend.block(&command::parse_unblock(body)?, id, shared),
-            Self::RevokeToken => backend.block(&command::parse_revoke(body)?, id, shared),
+            Self::Refresh => backend.send_user_command(command::parse_refresh(body)?, id, shared),
+            Self::BlockUser => backend.ban(&command::parse_block_user(body)?, id, shared),
+            Self::UnblockUser => backend.ban(&command::parse_unblock_user(body)?, id, shared),
+            Self::RevokeToken => backend.ban(&command::parse_revoke_token(body)?, id, shared),
             Self::InvalidateUserTokens => {
-                let block = command::parse_invalidate(body, shared.now.wall_ms / 1000)?;
-                backend.block(&block, id, shared)
+                let block = command::parse_invalidate_user_tokens(body, shared.now.wall_ms / 1000)?;
+                backend.ban(&block, id, shared)
             }
-            Self::History => backend.ask(command::parse_history(body)?, id, shared),
+            Self::History => backend.query_channel(command::parse_history(body)?, id, shared),
             Self::HistoryRemove => {
-                let inquiry = command::parse_inquiry(body, Question::RemoveHistory)?;
-                backend.ask(inquiry, id, shared)
+                let inquiry = command::parse_channel_command(body, ChannelQuery::RemoveHistory)?;
+                backend.query_channel(inquiry, id, shared)
             }
             Self::Presence => {
-                let inquiry = command::parse_inquiry(body, Question::Presence)?;
-                backend.ask(inquiry, id, shared)
+                let inquiry = command::parse_channel_command(body, ChannelQuery::Presence)?;
+                backend.query_channel(inquiry, id, shared)
             }
             Self::PresenceStats => {
-                let inquiry = command::parse_inquiry(body, Question::PresenceStats)?;
-                backend.ask(inquiry, id, shared)
+                let inquiry = command::parse_channel_command(body, ChannelQuery::PresenceStats)?;
+                backend.query_channel(inquiry, id, shared)
             }
             Self::UserStatus => backend.user_status(&command::parse_user(body)?, id, shared),
             Self::Connections => {
@@ -162,20 +164,22 @@ impl Method {
             }
             Self::Info => {
                 let nodes = shared.process.nodes();
-                Ok(backend.tell(format!("{{\"nodes\":{nodes}}}")))
+                Ok(backend.answer_with_text(format!("{{\"nodes\":{nodes}}}")))
             }
             Self::Look(look) => {
-                let shown = shared.process.look(admin::narrowed(look, body)?);
-                Ok(backend.tell(shown))
+                let shown = shared
+                    .process
+                    .admin_view(admin::filter_channels(look, body)?);
+                Ok(backend.answer_with_text(shown))
             }
             Self::Batch | Self::Lines | Self::Unknown(None) => {
                 backend.refuse_with(ErrorCode::MethodNotFound, "method not found");
-                Ok(Progress::Done)
+                Ok(CommandProgress::Done)
             }
             Self::Unknown(Some(meant)) => {
                 let why = format!("method not found; did you mean {meant:?}?");
                 backend.refuse_with(ErrorCode::MethodNotFound, &why);
-                Ok(Progress::Done)
+                Ok(CommandProgress::Done)
             }
         }
     }
@@ -183,11 +187,11 @@ impl Method {
     fn publish(
         self,
         body: &[u8],
-        shape: Shape,
+        shape: AnswerShape,
         backend: &mut Backend,
         id: ConnectionId,
-        shared: &mut Shared,
-    ) -> Result<Progress, Unwilling> {
+        shared: &mut Context,
+    ) -> Result<CommandProgress, Rejection> {
         let mut scratch = std::mem::take(&mut shared.scratch.payload);
         let parsed = command::parse(body, &mut scratch);
         shared.scratch.payload = scratch;
@@ -197,11 +201,11 @@ impl Method {
     }
 
     /// Whether the object says what this method is about.
-    fn check(self, command: &Command<'_>) -> Result<(), BadCommand> {
+    fn check(self, command: &PublishCommand<'_>) -> Result<(), BadCommand> {
         let wanted = match (self, &command.target) {
-            (Self::Push, Target::User(_) | Target::Users(_))
-            | (Self::Publish, Target::Channel(_))
-            | (Self::Broadcast, Target::Channels(_)) => return Ok(()),
+            (Self::Push, PublishTarget::User(_) | PublishTarget::Users(_))
+            | (Self::Publish, PublishTarget::Channel(_))
+            | (Self::Broadcast, PublishTarget::Channels(_)) => return Ok(()),
             (Self::Push, _) => "\"user\" or \"users\"",
             (Self::Publish, _) => "\"channel\"",
             _ => "\"channels\"",

@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
-use veche_hub::{Answer, Connections, HistoryError, Listing, PresenceError, Published, UserStatus};
+use veche_hub::{
+    ChannelList, ConnectionList, HistoryError, HubReply, PresenceError, PublishOutcome, UserStatus,
+};
 use veche_types::codes::ErrorCode;
 
-use super::list::List;
+use super::list::AnswerList;
 use crate::http::api_error::write_error;
 
 /// A publication's answer has not come from the engine.
@@ -17,8 +19,8 @@ pub(super) const UNCOUNTED: u32 = 1 << 31;
 
 /// How the answer to a publication adds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// `{"handed":N}`, all targets together; of an only one also its place, if it remembers, and whether it was skipped.
+pub enum AnswerShape {
+    /// `{"receivers":N}`, all targets together; of an only one also its place, if it remembers, and whether it was skipped.
     Sum,
     /// `{"responses":[…]}`, one for each target.
     Each,
@@ -30,24 +32,28 @@ pub(crate) struct Exchange {
     pub(super) id: Option<Box<str>>,
     /// Answers of other workers that are still to come, and one more while a job is unfinished.
     pub(super) open: u32,
-    pub(super) content: Content,
+    pub(super) content: ExchangeState,
 }
 
 /// What has become of it so far.
 #[derive(Debug)]
-pub(super) enum Content {
+pub(super) enum ExchangeState {
     /// By target, `None` where it is not known whether it was published; beside the shape, what is noted where no connection
     /// was reached.
-    Published(Shape, Option<&'static str>, Vec<Option<Published>>),
+    Published(
+        AnswerShape,
+        Option<&'static str>,
+        Vec<Option<PublishOutcome>>,
+    ),
     /// So many connections.
     Disconnected(u32),
-    Instructed,
-    Channels(Listing),
-    Connections(Connections),
+    Commanded,
+    Channels(ChannelList),
+    Connections(ConnectionList),
     /// A result as it is.
     Written(String),
     /// Nothing until the home has answered.
-    Asked(Option<Answer>),
+    Queried(Option<HubReply>),
     /// Whether a user is there, and whether he is not let in.
     UserStatus(Option<UserStatus>, bool),
     /// Its code, and what it says.
@@ -113,28 +119,32 @@ impl Exchange {
     }
 
     /// What may be long in it.
-    fn list(&self) -> Option<List<'_>> {
+    fn list(&self) -> Option<AnswerList<'_>> {
         match &self.content {
-            Content::Asked(Some(Answer::History(Ok(page)))) => Some(List::History(page)),
-            Content::Asked(Some(Answer::Presence(Ok(clients)))) => Some(List::Presence(clients)),
-            Content::Channels(listing) => listing.channels().map(List::Channels),
-            Content::Connections(all) => all.all().map(List::Connections),
+            ExchangeState::Queried(Some(HubReply::History(Ok(page)))) => {
+                Some(AnswerList::History(page))
+            }
+            ExchangeState::Queried(Some(HubReply::Presence(Ok(clients)))) => {
+                Some(AnswerList::Presence(clients))
+            }
+            ExchangeState::Channels(listing) => listing.channels().map(AnswerList::Channels),
+            ExchangeState::Connections(all) => all.all().map(AnswerList::Connections),
             _ => None,
         }
     }
 
     fn write_content(&self, text: &mut String, key: &str) {
         match &self.content {
-            Content::Refused(code, error) => write_error(text, *code, error),
-            Content::Published(Shape::Sum, absence, targets) => {
+            ExchangeState::Refused(code, error) => write_error(text, *code, error),
+            ExchangeState::Published(AnswerShape::Sum, absence, targets) => {
                 if targets.contains(&None) {
                     return write_error(text, ErrorCode::Internal, UNANSWERED);
                 }
                 let targets = || targets.iter().flatten();
-                let handed: Option<u64> = targets().map(|one| one.handed.map(u64::from)).sum();
+                let handed: Option<u64> = targets().map(|one| one.receivers.map(u64::from)).sum();
                 let _ = write!(text, "\"{key}\":{{");
                 let begin = text.len();
-                write_handed(text, handed);
+                write_delivered(text, handed);
                 if let (Some(only), None) = (targets().next(), targets().nth(1)) {
                     write_outcome(text, begin, only);
                 }
@@ -144,7 +154,7 @@ impl Exchange {
                 }
                 text.push('}');
             }
-            Content::Published(Shape::Each, _, targets) => {
+            ExchangeState::Published(AnswerShape::Each, _, targets) => {
                 let _ = write!(text, "\"{key}\":{{\"responses\":[");
                 for (index, one) in targets.iter().enumerate() {
                     text.push_str(if index == 0 { "{" } else { ",{" });
@@ -152,7 +162,7 @@ impl Exchange {
                         Some(one) => {
                             text.push_str("\"result\":{");
                             let begin = text.len();
-                            write_handed(text, one.handed.map(u64::from));
+                            write_delivered(text, one.receivers.map(u64::from));
                             write_outcome(text, begin, one);
                             text.push('}');
                         }
@@ -162,30 +172,32 @@ impl Exchange {
                 }
                 text.push_str("]}");
             }
-            Content::Disconnected(count) => {
+            ExchangeState::Disconnected(count) => {
                 let _ = write!(text, "\"{key}\":{{\"disconnected\":{count}}}");
             }
-            Content::Instructed | Content::Asked(None) | Content::UserStatus(None, _) => {
+            ExchangeState::Commanded
+            | ExchangeState::Queried(None)
+            | ExchangeState::UserStatus(None, _) => {
                 let _ = write!(text, "\"{key}\":{{}}");
             }
-            Content::Written(result) => {
+            ExchangeState::Written(result) => {
                 let _ = write!(text, "\"{key}\":{result}");
             }
             // Those that can be told are lists.
-            Content::Channels(_) => {
+            ExchangeState::Channels(_) => {
                 let why = "too many channels: ask for some of them by a pattern";
                 write_error(text, ErrorCode::LimitExceeded, why);
             }
-            Content::Connections(_) => {
+            ExchangeState::Connections(_) => {
                 let why =
                     "too many connections: ask for those of a user, or by the name of the client";
                 write_error(text, ErrorCode::LimitExceeded, why);
             }
             // Answers are written when they are complete.
-            Content::UserStatus(Some(status), is_blocked) => {
+            ExchangeState::UserStatus(Some(status), is_blocked) => {
                 write_status(text, key, *status, *is_blocked);
             }
-            Content::Asked(Some(answer)) => write_asked(text, key, answer),
+            ExchangeState::Queried(Some(answer)) => write_query_answer(text, key, answer),
         }
     }
 }
@@ -208,14 +220,14 @@ fn write_status(text: &mut String, key: &str, status: UserStatus, is_blocked: bo
 }
 
 /// Writes how many connections a publication reaches, where that is known.
-fn write_handed(text: &mut String, handed: Option<u64>) {
+fn write_delivered(text: &mut String, handed: Option<u64>) {
     if let Some(handed) = handed {
         let _ = write!(text, "\"handed\":{handed}");
     }
 }
 
 /// Writes what else became of a publication; its object begins at `begin`.
-fn write_outcome(text: &mut String, begin: usize, published: &Published) {
+fn write_outcome(text: &mut String, begin: usize, published: &PublishOutcome) {
     if let Some(position) = published.position {
         let comma = if text.len() == begin { "" } else { "," };
         let (offset, epoch) = (position.offset, position.epoch);
@@ -227,19 +239,19 @@ fn write_outcome(text: &mut String, begin: usize, published: &Published) {
 }
 
 /// `"result":{…}` or `"error":{…}`.
-fn write_asked(text: &mut String, key: &str, answer: &Answer) {
+fn write_query_answer(text: &mut String, key: &str, answer: &HubReply) {
     match answer {
-        Answer::HistoryRemoved(Ok(())) => {
+        HubReply::HistoryRemoved(Ok(())) => {
             let _ = write!(text, "\"{key}\":{{}}");
         }
-        Answer::PresenceStats(Ok(stats)) => {
+        HubReply::PresenceStats(Ok(stats)) => {
             let (clients, users) = (stats.clients, stats.users);
             let _ = write!(
                 text,
                 "\"{key}\":{{\"num_clients\":{clients},\"num_users\":{users}}}"
             );
         }
-        Answer::History(Err(error)) | Answer::HistoryRemoved(Err(error)) => {
+        HubReply::History(Err(error)) | HubReply::HistoryRemoved(Err(error)) => {
             let code = match error {
                 HistoryError::Off => ErrorCode::NotAvailable,
                 HistoryError::Unrecoverable => ErrorCode::UnrecoverablePosition,
@@ -248,7 +260,7 @@ fn write_asked(text: &mut String, key: &str, answer: &Answer) {
             };
             write_error(text, code, &error.to_string());
         }
-        Answer::Presence(Err(error)) | Answer::PresenceStats(Err(error)) => {
+        HubReply::Presence(Err(error)) | HubReply::PresenceStats(Err(error)) => {
             let code = match error {
                 PresenceError::Off => ErrorCode::NotAvailable,
                 PresenceError::TooMany => ErrorCode::LimitExceeded,
@@ -257,16 +269,16 @@ fn write_asked(text: &mut String, key: &str, answer: &Answer) {
             write_error(text, code, &error.to_string());
         }
         // `list` takes the first two; no inquiry has the others for an answer.
-        Answer::History(Ok(_))
-        | Answer::Presence(Ok(_))
-        | Answer::Subscribed(_)
-        | Answer::Published(_)
-        | Answer::Failed
-        | Answer::Instructed(_)
-        | Answer::Settled
-        | Answer::Channels(_)
-        | Answer::Connections(_)
-        | Answer::UserStatus(_) => {
+        HubReply::History(Ok(_))
+        | HubReply::Presence(Ok(_))
+        | HubReply::Subscribed(_)
+        | HubReply::Published(_)
+        | HubReply::Failed
+        | HubReply::CommandDispatched(_)
+        | HubReply::CommandAcknowledged
+        | HubReply::Channels(_)
+        | HubReply::Connections(_)
+        | HubReply::UserStatus(_) => {
             write_error(text, ErrorCode::Internal, "internal error");
         }
     }

@@ -4,19 +4,19 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use veche_hub::{ClientInfo, Connected, Info, Page, Publication};
+use veche_hub::{ClientInfo, ConnectionInfo, HistoryPage, Publication, PublicationInfo};
 
 use crate::outbox::{write_data, write_value};
 
 /// A list, as the hub gave it.
-pub(super) enum List<'a> {
-    History(&'a Page),
+pub(super) enum AnswerList<'a> {
+    History(&'a HistoryPage),
     Presence(&'a [Arc<ClientInfo>]),
     Channels(&'a [(Arc<str>, u32)]),
-    Connections(&'a [Connected]),
+    Connections(&'a [ConnectionInfo]),
 }
 
-impl List<'_> {
+impl AnswerList<'_> {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::History(page) => page.len(),
@@ -74,7 +74,7 @@ impl List<'_> {
     }
 }
 
-fn write_connection(text: &mut String, one: &Connected) {
+fn write_connection(text: &mut String, one: &ConnectionInfo) {
     let channels = one
         .channels
         .iter()
@@ -112,7 +112,7 @@ fn write_client(text: &mut String, client: &ClientInfo) {
     text.push('}');
 }
 
-fn write_info(text: &mut String, info: &Info) {
+fn write_info(text: &mut String, info: &PublicationInfo) {
     if let Some(client) = &info.client {
         text.push_str(",\"info\":");
         write_client(text, client);

@@ -3,10 +3,10 @@
 use veche_hub::ChannelName;
 
 use crate::backend::command::BadCommand;
-use crate::context::shared::Shared;
+use crate::context::worker_context::Context;
 
 /// Returns a user's own channel, spelled into `name`.
-pub(super) fn personal<'n>(
+pub(super) fn personal_channel<'n>(
     user: &str,
     name: &'n mut String,
 ) -> Result<ChannelName<'n>, BadCommand> {
@@ -15,15 +15,18 @@ pub(super) fn personal<'n>(
 }
 
 /// Checks the form of a channel's name.
-pub(super) fn named(channel: &str) -> Result<ChannelName<'_>, BadCommand> {
+pub(super) fn channel_name(channel: &str) -> Result<ChannelName<'_>, BadCommand> {
     ChannelName::new(channel)
         .map_err(|error| BadCommand::new(format!("bad channel {channel:?}: {error}")))
 }
 
 /// Checks that a channel's name is one, and of a namespace that there is.
-pub(super) fn known<'c>(channel: &'c str, shared: &Shared) -> Result<ChannelName<'c>, BadCommand> {
-    let name = named(channel)?;
-    match shared.site.namespaces.knows(channel) {
+pub(super) fn known_channel<'c>(
+    channel: &'c str,
+    shared: &Context,
+) -> Result<ChannelName<'c>, BadCommand> {
+    let name = channel_name(channel)?;
+    match shared.config.namespaces.knows(channel) {
         true => Ok(name),
         false => Err(BadCommand::unknown_channel()),
     }

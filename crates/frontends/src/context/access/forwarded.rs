@@ -26,7 +26,7 @@ const HOPS_MAX: usize = 32;
 
 /// What says who the client is can't be read: a client may have had its hand in it, so nothing of it is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unreadable;
+pub struct BadForwardedHeader;
 
 impl ClientAddress {
     /// The client, seen from `peer`, a proxy that is trusted; `peer` itself where the header is missing.
@@ -35,7 +35,7 @@ impl ClientAddress {
         peer: IpAddr,
         head: &Head<'_>,
         trusts: &dyn Fn(IpAddr) -> bool,
-    ) -> Result<IpAddr, Unreadable> {
+    ) -> Result<IpAddr, BadForwardedHeader> {
         match self {
             Self::XForwardedFor => {
                 // As they came: a line that is not UTF-8 must not hide those that were added to it.
@@ -59,9 +59,9 @@ impl ClientAddress {
                 let mut lines = lines(head, name);
                 match (lines.next(), lines.next()) {
                     (None, _) => Ok(peer),
-                    (Some(line), None) => address(line).ok_or(Unreadable),
+                    (Some(line), None) => address(line).ok_or(BadForwardedHeader),
                     // Two of them: somebody in between adds headers.
-                    _ => Err(Unreadable),
+                    _ => Err(BadForwardedHeader),
                 }
             }
         }
@@ -81,10 +81,10 @@ fn nearest(
     peer: IpAddr,
     hops: impl Iterator<Item = Option<IpAddr>>,
     trusts: &dyn Fn(IpAddr) -> bool,
-) -> Result<IpAddr, Unreadable> {
+) -> Result<IpAddr, BadForwardedHeader> {
     let mut client = peer;
     for hop in hops.take(HOPS_MAX) {
-        client = hop.ok_or(Unreadable)?;
+        client = hop.ok_or(BadForwardedHeader)?;
         if !trusts(client) {
             break;
         }
@@ -93,7 +93,7 @@ fn nearest(
 }
 
 /// The pieces between separators that do not stand in quotes (RFC 9110, section 5.6.4).
-fn unquoted(text: &[u8], separator: u8) -> Result<Vec<&[u8]>, Unreadable> {
+fn unquoted(text: &[u8], separator: u8) -> Result<Vec<&[u8]>, BadForwardedHeader> {
     let (mut pieces, mut start, mut is_quoted, mut at) = (Vec::new(), 0, false, 0);
     while at < text.len() {
         match text[at] {
@@ -108,14 +108,14 @@ fn unquoted(text: &[u8], separator: u8) -> Result<Vec<&[u8]>, Unreadable> {
         at += 1;
     }
     if is_quoted {
-        return Err(Unreadable);
+        return Err(BadForwardedHeader);
     }
     pieces.push(&text[start..]);
     Ok(pieces)
 }
 
 /// The value of `for` of one element of `Forwarded`, if it has one.
-fn forwarded_for(element: &[u8]) -> Result<Option<&[u8]>, Unreadable> {
+fn forwarded_for(element: &[u8]) -> Result<Option<&[u8]>, BadForwardedHeader> {
     let mut found = None;
     for pair in unquoted(element, b';')? {
         let Some(at) = pair.iter().position(|byte| *byte == b'=') else {
@@ -126,7 +126,7 @@ fn forwarded_for(element: &[u8]) -> Result<Option<&[u8]>, Unreadable> {
             continue;
         }
         if found.is_some() {
-            return Err(Unreadable);
+            return Err(BadForwardedHeader);
         }
         let bare = value
             .strip_prefix(b"\"")
@@ -158,7 +158,7 @@ fn address(text: &[u8]) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use veche_proto::http::{HeadScan, Limits, read_head};
+    use veche_proto::http::{HeadLimits, HeadScan, read_head};
 
     use super::*;
 
@@ -166,7 +166,7 @@ mod tests {
     fn client(how: &ClientAddress, lines: impl AsRef<[u8]>) -> String {
         let text = [b"GET / HTTP/1.1\r\nHost: a\r\n", lines.as_ref(), b"\r\n"].concat();
         let mut scan = HeadScan::default();
-        let (head, _) = read_head(&mut scan, &text, &Limits::default())
+        let (head, _) = read_head(&mut scan, &text, &HeadLimits::default())
             .expect("a head")
             .expect("a whole one");
         let trusts = |address: IpAddr| matches!(address, IpAddr::V4(v4) if v4.octets()[0] == 10);

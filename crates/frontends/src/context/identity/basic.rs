@@ -1,5 +1,5 @@
 //! A name and a password in the header `Authorization` (HTTP Basic, RFC 7617): what is right by its form. Judging them is
-//! done elsewhere, behind the trait [`Login`].
+//! done elsewhere, behind the trait [`PasswordVerifier`].
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,8 +12,8 @@ use veche_proto::http::Head;
 use veche_types::Now;
 use zeroize::Zeroizing;
 
-use super::finding::{Desk, Finding, Unknown};
-use crate::context::app::Outcome;
+use super::result::{AuthError, CompletionSink, IdentityResult};
+use crate::context::app::MaybeDeferred;
 
 /// Longest password, in bytes: what PAM's modules take (`PAM_MAX_RESP_SIZE`, with its NUL).
 pub const PASSWORD_BYTES_MAX: usize = 511;
@@ -33,16 +33,16 @@ impl fmt::Debug for Credentials {
 }
 
 /// Judges names and passwords. Shared by all workers; never waits.
-pub trait Login: Send + Sync + fmt::Debug {
+pub trait PasswordVerifier: Send + Sync + fmt::Debug {
     /// Judges: known at once, or later told exactly once at the desk.
-    fn judge(
+    fn verify(
         &self,
         credentials: Credentials,
         client: IpAddr,
         id: ConnectionId,
-        desk: &Arc<dyn Desk>,
+        desk: &Arc<dyn CompletionSink>,
         now: Now,
-    ) -> Outcome<Finding>;
+    ) -> MaybeDeferred<IdentityResult>;
 
     /// What the browser calls the place that the password is for; visible characters of ASCII and spaces, no `"` or `\`.
     fn realm(&self) -> &str;
@@ -51,16 +51,16 @@ pub trait Login: Send + Sync + fmt::Debug {
 /// What a request brings along.
 ///
 /// # Errors
-/// [`Unknown::NoPassword`]: nothing of the kind; [`Unknown::BadPassword`]: it breaks RFC 7617, or is longer than any.
-pub(super) fn read(head: &Head<'_>) -> Result<Credentials, Unknown> {
+/// [`AuthError::NoCredentials`]: nothing of the kind; [`AuthError::MalformedCredentials`]: it breaks RFC 7617, or is longer than any.
+pub(super) fn read(head: &Head<'_>) -> Result<Credentials, AuthError> {
     let Some(value) = head.header("authorization") else {
-        return Err(Unknown::NoPassword);
+        return Err(AuthError::NoCredentials);
     };
     let (scheme, rest) = value.split_once(' ').unwrap_or((value, ""));
     if !scheme.eq_ignore_ascii_case("basic") {
-        return Err(Unknown::NoPassword);
+        return Err(AuthError::NoCredentials);
     }
-    parse(rest.trim_matches(' ')).ok_or(Unknown::BadPassword)
+    parse(rest.trim_matches(' ')).ok_or(AuthError::MalformedCredentials)
 }
 
 fn parse(encoded: &str) -> Option<Credentials> {
@@ -86,7 +86,7 @@ fn parse(encoded: &str) -> Option<Credentials> {
 }
 
 /// The value of `WWW-Authenticate`.
-pub(super) fn challenge(login: &dyn Login) -> String {
+pub(super) fn challenge(login: &dyn PasswordVerifier) -> String {
     format!("Basic realm=\"{}\", charset=\"UTF-8\"", login.realm())
 }
 
@@ -159,13 +159,19 @@ mod tests {
             read(&head.expect("a head")).map(|credentials| credentials.user.clone())
         };
         for (line, expected) in [
-            ("", Err(Unknown::NoPassword)),
+            ("", Err(AuthError::NoCredentials)),
             (
                 "Authorization: Bearer QWxhZGRpbjpvcGVu\r\n",
-                Err(Unknown::NoPassword),
+                Err(AuthError::NoCredentials),
             ),
-            ("Authorization: Basic\r\n", Err(Unknown::BadPassword)),
-            ("Authorization: Basic QWxh\r\n", Err(Unknown::BadPassword)),
+            (
+                "Authorization: Basic\r\n",
+                Err(AuthError::MalformedCredentials),
+            ),
+            (
+                "Authorization: Basic QWxh\r\n",
+                Err(AuthError::MalformedCredentials),
+            ),
             (
                 "Authorization: Basic QWxhZGRpbjpvcGVu\r\n",
                 Ok("Aladdin".to_owned()),

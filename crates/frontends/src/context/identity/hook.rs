@@ -8,12 +8,12 @@ use veche_hub::ConnectionId;
 use veche_proto::http::Head;
 use veche_types::Now;
 
-use super::finding::{Desk, Finding};
-use crate::context::app::Outcome;
+use super::result::{CompletionSink, IdentityResult};
+use crate::context::app::MaybeDeferred;
 
 /// A request whose client is asked about.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct IdentityRequest<'a> {
     /// The request: a handshake, or one to an application.
     pub head: &'a Head<'a>,
     /// Where it comes from.
@@ -21,13 +21,13 @@ pub struct Question<'a> {
 }
 
 /// Asks the back end. Shared by all workers; never waits.
-pub trait Hook: Send + Sync + fmt::Debug {
+pub trait IdentityBackend: Send + Sync + fmt::Debug {
     /// Asks who a client is: known at once, or later told exactly once at the desk.
-    fn ask(
+    fn begin(
         &self,
-        question: &Question<'_>,
+        question: &IdentityRequest<'_>,
         id: ConnectionId,
-        desk: &Arc<dyn Desk>,
+        desk: &Arc<dyn CompletionSink>,
         now: Now,
-    ) -> Outcome<Finding>;
+    ) -> MaybeDeferred<IdentityResult>;
 }

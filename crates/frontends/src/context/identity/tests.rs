@@ -1,21 +1,21 @@
 //! Tests of identities that others decide.
 
-use veche_jwt::Refusal;
+use veche_jwt::TokenError;
 
 use super::*;
 
 #[derive(Debug)]
 struct Asleep;
 
-impl Login for Asleep {
-    fn judge(
+impl PasswordVerifier for Asleep {
+    fn verify(
         &self,
         _: basic::Credentials,
         _: IpAddr,
         _: ConnectionId,
-        _: &Arc<dyn Desk>,
+        _: &Arc<dyn CompletionSink>,
         _: Now,
-    ) -> Outcome<Finding> {
+    ) -> MaybeDeferred<IdentityResult> {
         unreachable!("nothing is judged here")
     }
 
@@ -26,29 +26,34 @@ impl Login for Asleep {
 
 #[test]
 fn each_reason_has_its_status_and_says_whether_another_try_may_do() {
-    let revoked = Unknown::Token(Refusal::Expired);
+    let revoked = AuthError::InvalidToken(TokenError::Expired);
     for (why, status, is_ours, wait_s) in [
-        (Unknown::Missing, 401, false, None),
-        (Unknown::Malformed, 400, false, None),
-        (Unknown::NoToken, 401, false, None),
+        (AuthError::NoUser, 401, false, None),
+        (AuthError::MalformedUser, 400, false, None),
+        (AuthError::NoToken, 401, false, None),
         (revoked, 401, false, None),
-        (Unknown::Revoked, 401, false, None),
-        (Unknown::Blocked, 403, false, None),
-        (Unknown::Ended, 401, false, None),
-        (Unknown::Over, 401, false, None),
-        (Unknown::OfChannel, 401, false, None),
-        (Unknown::NoKeys, 503, true, None),
-        (Unknown::Stranger, 401, false, None),
-        (Unknown::Unwanted, 403, false, None),
-        (Unknown::NoAnswer, 503, true, None),
-        (Unknown::NoPassword, 401, false, None),
-        (Unknown::BadPassword, 401, false, None),
-        (Unknown::WrongPassword, 401, false, None),
-        (Unknown::NoJudge, 503, true, Some(1)),
-        (Unknown::Crowded, 503, true, Some(1)),
-        (Unknown::Guessing { wait_s: 7 }, 429, false, Some(7)),
+        (AuthError::Revoked, 401, false, None),
+        (AuthError::Blocked, 403, false, None),
+        (AuthError::Disconnected, 401, false, None),
+        (AuthError::Expired, 401, false, None),
+        (AuthError::ChannelToken, 401, false, None),
+        (AuthError::KeysUnavailable, 503, true, None),
+        (AuthError::RejectedByHook, 401, false, None),
+        (AuthError::ForbiddenByHook, 403, false, None),
+        (AuthError::HookUnavailable, 503, true, None),
+        (AuthError::NoCredentials, 401, false, None),
+        (AuthError::MalformedCredentials, 401, false, None),
+        (AuthError::WrongCredentials, 401, false, None),
+        (AuthError::VerifierUnavailable, 503, true, Some(1)),
+        (AuthError::VerifierBusy, 503, true, Some(1)),
+        (
+            AuthError::TooManyAttempts { retry_after_s: 7 },
+            429,
+            false,
+            Some(7),
+        ),
     ] {
-        let got = (why.status().0, why.is_ours(), why.wait_s());
+        let got = (why.status().0, why.is_server_fault(), why.retry_after_s());
         assert_eq!(got, (status, is_ours, wait_s), "{why:?}");
     }
 }
@@ -61,14 +66,18 @@ fn what_is_asked_for_with_401_is_what_the_route_wants() {
     let bearer = Some("Bearer");
     let invalid = Some("Bearer error=\"invalid_token\"");
     for (identity, why, expected) in [
-        (&basic, Unknown::NoPassword, password),
-        (&basic, Unknown::WrongPassword, password),
-        (&query, Unknown::NoToken, bearer),
-        (&query, Unknown::Token(Refusal::Expired), invalid),
-        (&query, Unknown::OfChannel, invalid),
-        (&query, Unknown::Revoked, invalid),
-        (&query, Unknown::Missing, None),
-        (&query, Unknown::Stranger, None),
+        (&basic, AuthError::NoCredentials, password),
+        (&basic, AuthError::WrongCredentials, password),
+        (&query, AuthError::NoToken, bearer),
+        (
+            &query,
+            AuthError::InvalidToken(TokenError::Expired),
+            invalid,
+        ),
+        (&query, AuthError::ChannelToken, invalid),
+        (&query, AuthError::Revoked, invalid),
+        (&query, AuthError::NoUser, None),
+        (&query, AuthError::RejectedByHook, None),
     ] {
         assert_eq!(identity.challenge(why).as_deref(), expected, "{why:?}");
     }
@@ -85,7 +94,7 @@ fn a_term_is_over_at_its_end_and_told_in_whole_seconds() {
         mono_ms: 7,
         wall_ms,
     };
-    let term = Term::until_s(Some(1_000));
+    let term = Validity::until_s(Some(1_000));
     for (wall_ms, is_over, ttl_s) in [
         (0, false, 1_000),
         (1, false, 1_000),
@@ -98,42 +107,51 @@ fn a_term_is_over_at_its_end_and_told_in_whole_seconds() {
         let got = (term.is_over(now(wall_ms)), term.ttl_s(now(wall_ms)));
         assert_eq!(got, (is_over, Some(ttl_s)), "{wall_ms}");
     }
-    let lenient = Term {
+    let lenient = Validity {
         leeway_ms: 10_000,
         ..term
     };
     assert_eq!(lenient.ttl_s(now(0)), Some(990));
     assert_eq!(lenient.ttl_s(now(995_000)), Some(1));
-    let endless = Term::until_s(None);
+    let endless = Validity::until_s(None);
     assert_eq!(
         (endless.is_over(now(u64::MAX)), endless.ttl_s(now(0))),
         (false, None)
     );
-    assert_eq!(Term::until_s(Some(u64::MAX)).ttl_s(now(0)), Some(u32::MAX));
+    assert_eq!(
+        Validity::until_s(Some(u64::MAX)).ttl_s(now(0)),
+        Some(u32::MAX)
+    );
 }
 
 #[test]
 fn a_certificate_names_by_the_field_that_is_asked_for() {
-    let certified = Certified {
+    let certified = CertificateNames {
         common_name: Some("cn".into()),
         email: Some("e@a".into()),
         name: Some("n.a".into()),
         uri: Some("u:a".into()),
     };
     for (field, expected) in [
-        (Field::CommonName, "cn"),
-        (Field::Email, "e@a"),
-        (Field::Name, "n.a"),
-        (Field::Uri, "u:a"),
-        (Field::Any, "cn"),
+        (CertificateField::CommonName, "cn"),
+        (CertificateField::Email, "e@a"),
+        (CertificateField::Name, "n.a"),
+        (CertificateField::Uri, "u:a"),
+        (CertificateField::Any, "cn"),
     ] {
         assert_eq!(certified.field(field).map(String::as_str), Some(expected));
     }
-    let only_uri = Certified {
+    let only_uri = CertificateNames {
         uri: Some("u:a".into()),
-        ..Certified::default()
+        ..CertificateNames::default()
     };
-    assert_eq!(only_uri.field(Field::Any).map(String::as_str), Some("u:a"));
-    assert_eq!(only_uri.field(Field::Email), None);
-    assert_eq!(Certified::default().field(Field::Any), None);
+    assert_eq!(
+        only_uri.field(CertificateField::Any).map(String::as_str),
+        Some("u:a")
+    );
+    assert_eq!(only_uri.field(CertificateField::Email), None);
+    assert_eq!(
+        CertificateNames::default().field(CertificateField::Any),
+        None
+    );
 }

@@ -1,6 +1,6 @@
 //! Tokens of clients: where in a request one is looked for, and what comes of it.
 //!
-//! Whether a token holds is `veche_jwt`'s to say, with the keys that a [`Keychain`] has at the moment.
+//! Whether a token holds is `veche_jwt`'s to say, with the keys that a [`KeyProvider`] has at the moment.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,36 +8,39 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use veche_hub::ConnectionId;
-use veche_jwt::{Claimed, Keys, Refusal, Rules, verify_open};
+use veche_jwt::{ClaimRules, Keys, TokenError, VerifiedClaims, verify_open};
 use veche_proto::http::Head;
 
-use super::{Checks, Client, Desk, Lease, Named, Term, Unknown, is_valid_user};
-use crate::context::app::Outcome;
-use crate::context::blocks::Issued;
+use super::{
+    AuthError, Authenticated, CompletionSink, IdentityChecks, IdentityClient, IdentityLease,
+    Validity, is_valid_user,
+};
+use crate::context::app::MaybeDeferred;
+use crate::context::issued_token::IssuedToken;
 
 /// What stands before a token among the subprotocols: `bearer.eyJ…`. Browsers can set no header, but these.
 pub const PROTOCOL_PREFIX: &str = "bearer.";
 
 /// How tokens are looked for and judged.
 #[derive(Clone, Debug)]
-pub struct Tokens {
+pub struct TokenAuth {
     /// Where a token may be; the first place with one counts, whether it holds or not.
-    pub places: Vec<Place>,
+    pub sources: Vec<TokenSource>,
     /// How connection tokens are judged.
-    pub connections: Verifier,
+    pub connections: TokenVerifier,
     /// How subscription tokens are judged; `None`: as those of connections.
-    pub subscriptions: Option<Verifier>,
+    pub subscriptions: Option<TokenVerifier>,
     /// Which clients may have no user.
     pub anonymous: Anonymous,
 }
 
 /// The keys of tokens, and the rules for their claims.
 #[derive(Clone, Debug)]
-pub struct Verifier {
+pub struct TokenVerifier {
     /// The rules for the claims of a token.
-    pub rules: Rules,
+    pub rules: ClaimRules,
     /// The keys that it is checked with.
-    pub keys: Arc<dyn Keychain>,
+    pub keys: Arc<dyn KeyProvider>,
 }
 
 /// Which clients of a route with tokens may have no user.
@@ -48,13 +51,13 @@ pub enum Anonymous {
     None,
     /// A token may name no user.
     Token,
-    /// As [`Self::Token`], and a client may have no token.
+    /// As [`Self::InvalidToken`], and a client may have no token.
     All,
 }
 
 /// A place for a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TokenSource {
     /// `Authorization: Bearer TOKEN` (RFC 6750, section 2.1).
     Bearer,
     /// An offered subprotocol that begins with [`PROTOCOL_PREFIX`].
@@ -68,111 +71,116 @@ pub enum Place {
 }
 
 /// Has the keys of an issuer. Shared by all workers; never waits.
-pub trait Keychain: Send + Sync + fmt::Debug {
+pub trait KeyProvider: Send + Sync + fmt::Debug {
     /// Those of the moment; `None` where there have never been any.
     fn keys(&self) -> Option<Arc<Keys>>;
 
     /// A token was signed with a key that is not among those `seen`. Returns whether other keys have come since or are
     /// being fetched: then [`Finding::Keys`](super::Finding::Keys) comes to the desk once.
-    fn look_for_more(
+    fn fetch(
         &self,
         id: ConnectionId,
-        desk: &Arc<dyn Desk>,
+        desk: &Arc<dyn CompletionSink>,
         seen: Option<&Arc<Keys>>,
     ) -> bool;
 }
 
-impl Tokens {
+impl TokenAuth {
     /// Creates the usual ones: each names a user, and all are judged alike.
     #[must_use]
-    pub fn new(places: Vec<Place>, connections: Verifier) -> Self {
+    pub fn new(places: Vec<TokenSource>, connections: TokenVerifier) -> Self {
         Self {
-            places,
+            sources: places,
             connections,
             subscriptions: None,
             anonymous: Anonymous::None,
         }
     }
 
-    pub(super) fn name(
+    pub(super) fn authenticate(
         &self,
-        client: &Client<'_>,
-        checks: &Checks<'_>,
-    ) -> Outcome<Result<Named, Unknown>> {
+        client: &IdentityClient<'_>,
+        checks: &IdentityChecks<'_>,
+    ) -> MaybeDeferred<Result<Authenticated, AuthError>> {
         let keys = &self.connections.keys;
         let seen = keys.keys();
-        let named = self.name_by(seen.as_deref(), client.head, checks);
-        let is_without_key = named.as_ref().is_err_and(Unknown::is_without_key);
-        if is_without_key && keys.look_for_more(client.id, checks.desk, seen.as_ref()) {
-            return Outcome::Later;
+        let named = self.authenticate_by(seen.as_deref(), client.head, checks);
+        let is_without_key = named.as_ref().is_err_and(AuthError::may_need_keys);
+        if is_without_key && keys.fetch(client.id, checks.completions, seen.as_ref()) {
+            return MaybeDeferred::Deferred;
         }
-        Outcome::Now(named)
+        MaybeDeferred::Ready(named)
     }
 
     /// The same by the current keys, without a fetch.
-    pub(super) fn name_at_last(
+    pub(super) fn authenticate_with_fetched_keys(
         &self,
         head: &Head<'_>,
-        checks: &Checks<'_>,
-    ) -> Result<Named, Unknown> {
-        self.name_by(self.connections.keys.keys().as_deref(), head, checks)
+        checks: &IdentityChecks<'_>,
+    ) -> Result<Authenticated, AuthError> {
+        self.authenticate_by(self.connections.keys.keys().as_deref(), head, checks)
     }
 
-    fn name_by(
+    fn authenticate_by(
         &self,
         keys: Option<&Keys>,
         head: &Head<'_>,
-        checks: &Checks<'_>,
-    ) -> Result<Named, Unknown> {
+        checks: &IdentityChecks<'_>,
+    ) -> Result<Authenticated, AuthError> {
         let Some(token) = self.find(head) else {
             return match self.anonymous {
-                Anonymous::All => Ok(Named::default()),
-                Anonymous::None | Anonymous::Token => Err(Unknown::NoToken),
+                Anonymous::All => Ok(Authenticated::default()),
+                Anonymous::None | Anonymous::Token => Err(AuthError::NoToken),
             };
         };
-        let (lease, claims) = self.judge_by(keys, &token, checks)?;
-        Ok(Named {
+        let (lease, claims) = self.verify_by(keys, &token, checks)?;
+        Ok(Authenticated {
             user: Some(lease.user.clone()).filter(|user| !user.is_empty()),
             lease: Some(Box::new(lease)),
             claims: Some(Box::new(claims)),
-            asked: None,
+            disconnects_seen: None,
         })
     }
 
     /// Checks a connection's token by the current keys; returns its lease and all claims.
     ///
     /// # Errors
-    /// [`Unknown`]: the token is refused, or there are no keys.
+    /// [`AuthError`]: the token is refused, or there are no keys.
     pub(crate) fn judge(
         &self,
         token: &str,
-        checks: &Checks<'_>,
-    ) -> Result<(Lease, Map<String, Value>), Unknown> {
-        self.judge_by(self.connections.keys.keys().as_deref(), token, checks)
+        checks: &IdentityChecks<'_>,
+    ) -> Result<(IdentityLease, Map<String, Value>), AuthError> {
+        self.verify_by(self.connections.keys.keys().as_deref(), token, checks)
     }
 
-    fn judge_by(
+    fn verify_by(
         &self,
         keys: Option<&Keys>,
         token: &str,
-        checks: &Checks<'_>,
-    ) -> Result<(Lease, Map<String, Value>), Unknown> {
+        checks: &IdentityChecks<'_>,
+    ) -> Result<(IdentityLease, Map<String, Value>), AuthError> {
         let claimed = self.connections.judge(keys, token, checks)?;
         // A subscription's token says who may hear something, not who somebody is.
         if claimed.all.contains_key("channel") {
-            return Err(Unknown::OfChannel);
+            return Err(AuthError::ChannelToken);
         }
-        let term = self.connections.term(&claimed).map_err(Unknown::Token)?;
+        let term = self
+            .connections
+            .validity(&claimed)
+            .map_err(AuthError::InvalidToken)?;
         if term.is_over(checks.now) {
-            return Err(Unknown::Token(Refusal::Expired));
+            return Err(AuthError::InvalidToken(TokenError::Expired));
         }
-        let user = self.user_of(claimed.user).map_err(Unknown::Token)?;
+        let user = self
+            .user_of(claimed.user)
+            .map_err(AuthError::InvalidToken)?;
         if !user.is_empty() && !is_valid_user(&user) {
-            return Err(Unknown::Malformed);
+            return Err(AuthError::MalformedUser);
         }
-        let lease = Lease {
+        let lease = IdentityLease {
             user,
-            term,
+            validity: term,
             is_final: false,
         };
         Ok((lease, claimed.all))
@@ -182,54 +190,54 @@ impl Tokens {
     ///
     /// # Errors
     /// There is none, and there has to be one.
-    pub(crate) fn user_of(&self, user: Option<String>) -> Result<String, Refusal> {
+    pub(crate) fn user_of(&self, user: Option<String>) -> Result<String, TokenError> {
         match (user, self.anonymous) {
             (Some(user), _) => Ok(user),
-            (None, Anonymous::None) => Err(Refusal::NoUser),
+            (None, Anonymous::None) => Err(TokenError::NoUser),
             (None, Anonymous::Token | Anonymous::All) => Ok(String::new()),
         }
     }
 
     /// Returns how subscription tokens are judged.
-    pub(crate) fn of_subscriptions(&self) -> &Verifier {
+    pub(crate) fn subscription_verifier(&self) -> &TokenVerifier {
         self.subscriptions.as_ref().unwrap_or(&self.connections)
     }
 
     fn find<'b>(&self, head: &Head<'b>) -> Option<Cow<'b, str>> {
-        let found = self.places.iter().find_map(|place| match place {
-            Place::Bearer => bearer(head.header("authorization")?).map(Cow::Borrowed),
-            Place::Protocol => head
+        let found = self.sources.iter().find_map(|place| match place {
+            TokenSource::Bearer => bearer(head.header("authorization")?).map(Cow::Borrowed),
+            TokenSource::Protocol => head
                 .header_all("sec-websocket-protocol")
                 .flat_map(|offered| offered.split(','))
                 .find_map(|offered| offered.trim().strip_prefix(PROTOCOL_PREFIX))
                 .map(Cow::Borrowed),
-            Place::Query(name) => head.query(name),
-            Place::Cookie(name) => head.cookie(name).map(Cow::Borrowed),
-            Place::Header(name) => head.header(name).map(Cow::Borrowed),
+            TokenSource::Query(name) => head.query(name),
+            TokenSource::Cookie(name) => head.cookie(name).map(Cow::Borrowed),
+            TokenSource::Header(name) => head.header(name).map(Cow::Borrowed),
         });
         found.filter(|token| !token.is_empty())
     }
 
     pub(super) fn is_token(&self, protocol: &str) -> bool {
-        self.places.contains(&Place::Protocol) && protocol.starts_with(PROTOCOL_PREFIX)
+        self.sources.contains(&TokenSource::Protocol) && protocol.starts_with(PROTOCOL_PREFIX)
     }
 }
 
-impl Verifier {
+impl TokenVerifier {
     /// How long that holds which a token opens: until its `expire_at`, as Centrifugo has it, 0 being for ever; without
     /// one as long as the token itself.
     ///
     /// # Errors
     /// `expire_at` is no such number.
-    pub(crate) fn term(&self, claimed: &Claimed) -> Result<Term, Refusal> {
+    pub(crate) fn validity(&self, claimed: &VerifiedClaims) -> Result<Validity, TokenError> {
         match claimed.all.get("expire_at") {
-            None | Some(Value::Null) => Ok(Term {
+            None | Some(Value::Null) => Ok(Validity {
                 until_ms: claimed.expires_s.map(|at_s| at_s.saturating_mul(1000)),
                 leeway_ms: self.rules.leeway_s.saturating_mul(1000),
             }),
             Some(at) => match at.as_u64() {
-                Some(at_s) => Ok(Term::until_s((at_s > 0).then_some(at_s))),
-                None => Err(Refusal::Claim(
+                Some(at_s) => Ok(Validity::until_s((at_s > 0).then_some(at_s))),
+                None => Err(TokenError::Claim(
                     "expire_at has to be a whole number of seconds since 1970, or 0",
                 )),
             },
@@ -239,23 +247,24 @@ impl Verifier {
     /// Verifies a token by these keys and returns its claims, also of one without a user.
     ///
     /// # Errors
-    /// [`Unknown`]: it is refused or revoked, or there are no keys.
+    /// [`AuthError`]: it is refused or revoked, or there are no keys.
     pub(crate) fn judge(
         &self,
         keys: Option<&Keys>,
         token: &str,
-        checks: &Checks<'_>,
-    ) -> Result<Claimed, Unknown> {
-        let keys = keys.ok_or(Unknown::NoKeys)?;
+        checks: &IdentityChecks<'_>,
+    ) -> Result<VerifiedClaims, AuthError> {
+        let keys = keys.ok_or(AuthError::KeysUnavailable)?;
         let now_s = checks.now.wall_ms / 1000;
-        let claimed = verify_open(token, keys, &self.rules, now_s).map_err(Unknown::Token)?;
-        let issued = Issued {
+        let claimed =
+            verify_open(token, keys, &self.rules, now_s).map_err(AuthError::InvalidToken)?;
+        let issued = IssuedToken {
             user: claimed.user.as_deref(),
             id: claimed.all.get("jti").and_then(Value::as_str),
-            at_s: claimed.all.get("iat").and_then(seconds),
+            issued_at_s: claimed.all.get("iat").and_then(seconds),
         };
         match checks.process.is_revoked(&issued, now_s) {
-            true => Err(Unknown::Revoked),
+            true => Err(AuthError::Revoked),
             false => Ok(claimed),
         }
     }

@@ -4,7 +4,7 @@ use veche_proto::http::{InvalidHeader, Status, check_header};
 
 /// Headers that a route adds to its responses; all are valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Headers(Box<[Added]>);
+pub struct RouteHeaders(Box<[Added]>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Added {
@@ -16,7 +16,7 @@ struct Added {
 
 /// Why a route can't have a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadHeader {
+pub enum HeaderError {
     /// It can't be written.
     #[error(transparent)]
     Invalid(#[from] InvalidHeader),
@@ -51,12 +51,12 @@ const OF_CONTENTS: [&str; 7] = [
 
 const OF_SINGLE_ANSWERS: [&str; 4] = ["Location", "Allow", "WWW-Authenticate", "Retry-After"];
 
-impl Headers {
+impl RouteHeaders {
     /// Checks and keeps headers, each name once.
     ///
     /// # Errors
-    /// [`BadHeader`] of the first that can't be added.
-    pub fn new(headers: impl IntoIterator<Item = (String, String)>) -> Result<Self, BadHeader> {
+    /// [`HeaderError`] of the first that can't be added.
+    pub fn new(headers: impl IntoIterator<Item = (String, String)>) -> Result<Self, HeaderError> {
         let added = headers.into_iter().map(|(name, value)| {
             Self::check(&name, &value)?;
             Ok(Added {
@@ -65,30 +65,30 @@ impl Headers {
                 value,
             })
         });
-        Ok(Self(added.collect::<Result<_, BadHeader>>()?))
+        Ok(Self(added.collect::<Result<_, HeaderError>>()?))
     }
 
     /// Returns whether a route can add this header.
     ///
     /// # Errors
-    /// [`BadHeader`]: it can't be written, or others set it.
-    pub fn check(name: &str, value: &str) -> Result<(), BadHeader> {
+    /// [`HeaderError`]: it can't be written, or others set it.
+    pub fn check(name: &str, value: &str) -> Result<(), HeaderError> {
         match check_header(name, value.as_bytes()) {
-            Err(InvalidHeader::Reserved) => return Err(BadHeader::Connection),
+            Err(InvalidHeader::Reserved) => return Err(HeaderError::Connection),
             judged => judged?,
         }
         let is_in = |names: &[&str]| names.iter().any(|other| other.eq_ignore_ascii_case(name));
         if is_in(&OF_CONNECTIONS) || starts_with(name, "sec-websocket-") {
-            return Err(BadHeader::Connection);
+            return Err(HeaderError::Connection);
         }
         if is_in(&OF_CONTENTS) {
-            return Err(BadHeader::Content);
+            return Err(HeaderError::Content);
         }
         if is_in(&OF_SINGLE_ANSWERS) {
-            return Err(BadHeader::Single);
+            return Err(HeaderError::Single);
         }
         if value.trim_matches([' ', '\t']).is_empty() {
-            return Err(BadHeader::Empty);
+            return Err(HeaderError::Empty);
         }
         Ok(())
     }
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_a_route_can_add() {
-        let rows: &[(&str, &str, Result<(), BadHeader>)] = &[
+        let rows: &[(&str, &str, Result<(), HeaderError>)] = &[
             (
                 "Cache-Control",
                 "public, max-age=31536000, immutable",
@@ -145,49 +145,57 @@ mod tests {
             ("x", "\u{e9}", Ok(())),
             ("Server", "x", Ok(())),
             ("Te-st", "x", Ok(())),
-            ("", "x", Err(BadHeader::Invalid(InvalidHeader::Name))),
-            ("X Y", "x", Err(BadHeader::Invalid(InvalidHeader::Name))),
-            ("X:", "x", Err(BadHeader::Invalid(InvalidHeader::Name))),
-            ("X\r\nY", "x", Err(BadHeader::Invalid(InvalidHeader::Name))),
-            ("\u{e9}", "x", Err(BadHeader::Invalid(InvalidHeader::Name))),
+            ("", "x", Err(HeaderError::Invalid(InvalidHeader::Name))),
+            ("X Y", "x", Err(HeaderError::Invalid(InvalidHeader::Name))),
+            ("X:", "x", Err(HeaderError::Invalid(InvalidHeader::Name))),
+            (
+                "X\r\nY",
+                "x",
+                Err(HeaderError::Invalid(InvalidHeader::Name)),
+            ),
+            (
+                "\u{e9}",
+                "x",
+                Err(HeaderError::Invalid(InvalidHeader::Name)),
+            ),
             (
                 "X",
                 "a\r\nSet-Cookie: b",
-                Err(BadHeader::Invalid(InvalidHeader::Value)),
+                Err(HeaderError::Invalid(InvalidHeader::Value)),
             ),
-            ("X", "a\nb", Err(BadHeader::Invalid(InvalidHeader::Value))),
-            ("X", "a\0", Err(BadHeader::Invalid(InvalidHeader::Value))),
+            ("X", "a\nb", Err(HeaderError::Invalid(InvalidHeader::Value))),
+            ("X", "a\0", Err(HeaderError::Invalid(InvalidHeader::Value))),
             (
                 "X",
                 "a\u{7f}",
-                Err(BadHeader::Invalid(InvalidHeader::Value)),
+                Err(HeaderError::Invalid(InvalidHeader::Value)),
             ),
-            ("X", "", Err(BadHeader::Empty)),
-            ("X", " \t", Err(BadHeader::Empty)),
-            ("Content-Length", "0", Err(BadHeader::Connection)),
-            ("content-length", "0", Err(BadHeader::Connection)),
-            ("Transfer-Encoding", "chunked", Err(BadHeader::Connection)),
-            ("Connection", "close", Err(BadHeader::Connection)),
-            ("Keep-Alive", "timeout=5", Err(BadHeader::Connection)),
-            ("Date", "today", Err(BadHeader::Connection)),
-            ("Upgrade", "h2c", Err(BadHeader::Connection)),
-            ("trailer", "X", Err(BadHeader::Connection)),
-            ("Sec-WebSocket-Accept", "x", Err(BadHeader::Connection)),
-            ("Content-Type", "text/html", Err(BadHeader::Content)),
-            ("CONTENT-ENCODING", "gzip", Err(BadHeader::Content)),
-            ("ETag", "\"1\"", Err(BadHeader::Content)),
-            ("Vary", "Cookie", Err(BadHeader::Content)),
-            ("Last-Modified", "today", Err(BadHeader::Content)),
-            ("Location", "/", Err(BadHeader::Single)),
-            ("www-authenticate", "Basic", Err(BadHeader::Single)),
+            ("X", "", Err(HeaderError::Empty)),
+            ("X", " \t", Err(HeaderError::Empty)),
+            ("Content-Length", "0", Err(HeaderError::Connection)),
+            ("content-length", "0", Err(HeaderError::Connection)),
+            ("Transfer-Encoding", "chunked", Err(HeaderError::Connection)),
+            ("Connection", "close", Err(HeaderError::Connection)),
+            ("Keep-Alive", "timeout=5", Err(HeaderError::Connection)),
+            ("Date", "today", Err(HeaderError::Connection)),
+            ("Upgrade", "h2c", Err(HeaderError::Connection)),
+            ("trailer", "X", Err(HeaderError::Connection)),
+            ("Sec-WebSocket-Accept", "x", Err(HeaderError::Connection)),
+            ("Content-Type", "text/html", Err(HeaderError::Content)),
+            ("CONTENT-ENCODING", "gzip", Err(HeaderError::Content)),
+            ("ETag", "\"1\"", Err(HeaderError::Content)),
+            ("Vary", "Cookie", Err(HeaderError::Content)),
+            ("Last-Modified", "today", Err(HeaderError::Content)),
+            ("Location", "/", Err(HeaderError::Single)),
+            ("www-authenticate", "Basic", Err(HeaderError::Single)),
         ];
         for (name, value, expected) in rows {
             assert_eq!(
-                Headers::check(name, value),
+                RouteHeaders::check(name, value),
                 *expected,
                 "{name:?}: {value:?}"
             );
-            let headers = Headers::new([((*name).to_owned(), (*value).to_owned())]);
+            let headers = RouteHeaders::new([((*name).to_owned(), (*value).to_owned())]);
             assert_eq!(headers.map(drop), *expected, "{name:?}: {value:?}");
         }
     }
@@ -209,7 +217,7 @@ mod tests {
             ("Cache", true),
         ];
         for (name, is_of_refusals) in rows {
-            let headers = Headers::new([(name.to_owned(), "x".to_owned())]).unwrap();
+            let headers = RouteHeaders::new([(name.to_owned(), "x".to_owned())]).unwrap();
             for status in [200, 201, 204, 206, 304] {
                 assert_eq!(headers.of(Status(status)).count(), 1, "{name} {status}");
             }

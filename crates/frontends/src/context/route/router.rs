@@ -12,7 +12,7 @@ use super::Route;
 
 /// What the router found for a path.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Found<'p> {
+pub enum RouteMatch<'p> {
     /// The route with this index, and where in the path its own part ends.
     Route {
         /// Index into the routes given to [`Router::new`].
@@ -23,7 +23,7 @@ pub enum Found<'p> {
     /// The path exists, but not for this method: 405.
     MethodNotAllowed,
     /// Nothing lives here: 404.
-    Nothing,
+    NotFound,
 }
 
 /// The routes of one listener.
@@ -49,7 +49,7 @@ enum Segment {
 }
 
 impl Router {
-    /// Builds the table from `(index, route)`; an index is what [`Found::Route`] gives back.
+    /// Builds the table from `(index, route)`; an index is what [`RouteMatch::Route`] gives back.
     pub fn new<'r>(routes: impl IntoIterator<Item = (u16, &'r Route)>) -> Self {
         let mut router = Self::default();
         for (index, route) in routes {
@@ -86,14 +86,14 @@ impl Router {
     }
 
     /// Finds the most specific route for a method and a path in normal form (no query).
-    pub fn find<'p>(&self, method: &Method<'_>, path: &'p str) -> Found<'p> {
+    pub fn find<'p>(&self, method: &Method<'_>, path: &'p str) -> RouteMatch<'p> {
         let mut elsewhere = false;
         if let Some(entries) = self.exact.get(path) {
             // One that names HEAD itself comes before one that answers it as GET.
             let named = entries.iter().find(|entry| entry.names(method.as_str()));
             match named.or_else(|| entries.iter().find(|entry| entry.allows(method))) {
                 Some(entry) => {
-                    return Found::Route {
+                    return RouteMatch::Route {
                         index: entry.index,
                         below: "",
                     };
@@ -104,7 +104,7 @@ impl Router {
         for (pattern, entry) in &self.patterns {
             if let Some(below) = below(pattern, path) {
                 if entry.allows(method) {
-                    return Found::Route {
+                    return RouteMatch::Route {
                         index: entry.index,
                         below,
                     };
@@ -113,9 +113,9 @@ impl Router {
             }
         }
         if elsewhere {
-            Found::MethodNotAllowed
+            RouteMatch::MethodNotAllowed
         } else {
-            Found::Nothing
+            RouteMatch::NotFound
         }
     }
 }
@@ -206,25 +206,25 @@ mod tests {
     use super::*;
     use crate::context::identity::Identity;
     use crate::context::origin;
-    use crate::context::protocol::Protocol;
-    use crate::context::route::Handler;
+    use crate::context::protocol::ClientProtocol;
+    use crate::context::route::RouteHandler;
 
-    const ECHO: Handler = protocol(&Protocol {
+    const ECHO: RouteHandler = protocol(&ClientProtocol {
         name: "echo",
         methods: &["GET"],
         options: &[],
     });
-    const PUSH: Handler = protocol(&Protocol {
+    const PUSH: RouteHandler = protocol(&ClientProtocol {
         name: "push",
         methods: &["GET"],
         options: &[],
     });
 
-    const fn protocol(protocol: &'static Protocol) -> Handler {
-        Handler::Session(protocol)
+    const fn protocol(protocol: &'static ClientProtocol) -> RouteHandler {
+        RouteHandler::Session(protocol)
     }
 
-    fn route(path: &str, methods: &[&str], handler: Handler) -> Route {
+    fn route(path: &str, methods: &[&str], handler: RouteHandler) -> Route {
         Route {
             path: path.to_owned(),
             methods: methods.iter().map(|&m| m.to_owned()).collect(),
@@ -233,23 +233,23 @@ mod tests {
             identity: Identity::None,
             channels: Vec::new(),
             networks: Default::default(),
-            origins: vec![origin::Rule::SameHost],
+            origins: vec![origin::OriginCheck::SameHost],
             compression: None,
-            message_limits: websocket::Limits {
+            message_limits: websocket::MessageLimits {
                 message_bytes_max: 1 << 16,
                 fragments_max: 1024,
                 inflate_ratio_max: 0,
             },
-            pacing: None,
-            keeping: None,
+            rate_limits: None,
+            drop_policy: None,
             has_positions: false,
-            deciders: None,
+            hook_targets: None,
         }
     }
 
     #[test]
     fn the_most_specific_route_wins() {
-        let files = || Handler::Static {
+        let files = || RouteHandler::Static {
             root: "x".into(),
             variants: Vec::new(),
         };
@@ -263,11 +263,11 @@ mod tests {
             route("/room/:id/log", &["PUT"], ECHO),
         ];
         let router = Router::new(routes.iter().enumerate().map(|(i, r)| (i as u16, r)));
-        let table: &[(&str, &str, Found<'_>)] = &[
+        let table: &[(&str, &str, RouteMatch<'_>)] = &[
             (
                 "GET",
                 "/",
-                Found::Route {
+                RouteMatch::Route {
                     index: 0,
                     below: "",
                 },
@@ -275,7 +275,7 @@ mod tests {
             (
                 "GET",
                 "/index.html",
-                Found::Route {
+                RouteMatch::Route {
                     index: 0,
                     below: "/index.html",
                 },
@@ -283,7 +283,7 @@ mod tests {
             (
                 "GET",
                 "/app",
-                Found::Route {
+                RouteMatch::Route {
                     index: 1,
                     below: "",
                 },
@@ -291,7 +291,7 @@ mod tests {
             (
                 "GET",
                 "/application",
-                Found::Route {
+                RouteMatch::Route {
                     index: 0,
                     below: "/application",
                 },
@@ -299,7 +299,7 @@ mod tests {
             (
                 "GET",
                 "/app/x/y",
-                Found::Route {
+                RouteMatch::Route {
                     index: 1,
                     below: "/x/y",
                 },
@@ -307,7 +307,7 @@ mod tests {
             (
                 "GET",
                 "/room/lobby",
-                Found::Route {
+                RouteMatch::Route {
                     index: 4,
                     below: "",
                 },
@@ -315,7 +315,7 @@ mod tests {
             (
                 "GET",
                 "/room/7",
-                Found::Route {
+                RouteMatch::Route {
                     index: 3,
                     below: "",
                 },
@@ -323,7 +323,7 @@ mod tests {
             (
                 "POST",
                 "/room/7",
-                Found::Route {
+                RouteMatch::Route {
                     index: 0,
                     below: "/room/7",
                 },
@@ -331,7 +331,7 @@ mod tests {
             (
                 "GET",
                 "/room/7/log",
-                Found::Route {
+                RouteMatch::Route {
                     index: 5,
                     below: "",
                 },
@@ -339,7 +339,7 @@ mod tests {
             (
                 "GET",
                 "/room/",
-                Found::Route {
+                RouteMatch::Route {
                     index: 0,
                     below: "/room/",
                 },
@@ -360,11 +360,11 @@ mod tests {
         let router = Router::new(routes.iter().enumerate().map(|(i, r)| (i as u16, r)));
         assert_eq!(
             router.find(&Method::Post, "/room/7"),
-            Found::MethodNotAllowed
+            RouteMatch::MethodNotAllowed
         );
         assert_eq!(router.allowed("/room/7"), "GET, HEAD");
         let index = |found| match found {
-            Found::Route { index, .. } => Some(index),
+            RouteMatch::Route { index, .. } => Some(index),
             _ => None,
         };
         assert_eq!(index(router.find(&Method::Head, "/room/7")), Some(0));
@@ -372,7 +372,7 @@ mod tests {
         let both = Router::new(routes.iter().enumerate().map(|(i, r)| (i as u16, r)));
         assert_eq!(index(both.find(&Method::Head, "/x")), Some(1));
         assert_eq!(both.allowed("/x"), "GET, HEAD");
-        assert_eq!(router.find(&Method::Get, "/rooms/7"), Found::Nothing);
-        assert_eq!(router.find(&Method::Get, "/room/7/8"), Found::Nothing);
+        assert_eq!(router.find(&Method::Get, "/rooms/7"), RouteMatch::NotFound);
+        assert_eq!(router.find(&Method::Get, "/room/7/8"), RouteMatch::NotFound);
     }
 }

@@ -4,10 +4,10 @@ use std::time::SystemTime;
 
 use veche_proto::http::{EtagComparison, Head, etag_list_matches};
 
-use super::Description;
+use super::FileMetadata;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Precondition {
     Send,
     /// 304: what the client has is the same.
     NotModified,
@@ -16,29 +16,29 @@ pub(super) enum Verdict {
 }
 
 /// In the order of section 13.2.2. Dates that can't be read are as if they weren't there.
-pub(super) fn judge(head: &Head<'_>, file: &Description) -> Verdict {
+pub(super) fn evaluate(head: &Head<'_>, file: &FileMetadata) -> Precondition {
     let mut if_match = head.header_all("if-match").peekable();
     if if_match.peek().is_some() {
         if !if_match.any(|list| etag_list_matches(list, &file.etag, EtagComparison::Strong)) {
-            return Verdict::Failed;
+            return Precondition::Failed;
         }
     } else if let Some(since) = head.header("if-unmodified-since").and_then(unix_s)
         && file.modified_unix_s > since
     {
-        return Verdict::Failed;
+        return Precondition::Failed;
     }
     let mut if_none_match = head.header_all("if-none-match").peekable();
     if if_none_match.peek().is_some() {
         if if_none_match.any(|list| etag_list_matches(list, &file.etag, EtagComparison::Weak)) {
-            return Verdict::NotModified;
+            return Precondition::NotModified;
         }
     } else if let Some(since) = head.header("if-modified-since")
         && (*since == *file.last_modified
             || unix_s(since).is_some_and(|since| file.modified_unix_s <= since))
     {
-        return Verdict::NotModified;
+        return Precondition::NotModified;
     }
-    Verdict::Send
+    Precondition::Send
 }
 
 /// A date header in seconds since 1970.

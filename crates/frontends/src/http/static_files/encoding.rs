@@ -1,27 +1,27 @@
-//! Content codings of precompressed files, and their negotiation by `Accept-Encoding` (RFC 9110 section 12.5.3).
+//! Content codings of precompressed files, and their negotiation by `Accept-ContentCoding` (RFC 9110 section 12.5.3).
 
 use std::cmp::Reverse;
 
 use veche_proto::http::{Head, list_members};
 
-use super::Encoding;
+use super::ContentCoding;
 
 /// The offered codings that a client accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Accepted {
-    variants: [Option<Encoding>; Encoding::ALL.len()],
+pub(super) struct AcceptedCodings {
+    variants: [Option<ContentCoding>; ContentCoding::ALL.len()],
     /// Whether the file itself is accepted.
     pub(super) takes_identity: bool,
 }
 
-impl Accepted {
-    /// Judges `Accept-Encoding`. Where codings have the same weight, the order of `offered` decides.
-    pub(super) fn of(head: &Head<'_>, offered: &[Encoding]) -> Self {
+impl AcceptedCodings {
+    /// Judges `Accept-ContentCoding`. Where codings have the same weight, the order of `offered` decides.
+    pub(super) fn of(head: &Head<'_>, offered: &[ContentCoding]) -> Self {
         Weights::read(head.header_all("accept-encoding")).accepted(offered)
     }
 
     /// Returns the codings to look for, the preferred one first.
-    pub(super) fn variants(&self) -> impl Iterator<Item = Encoding> {
+    pub(super) fn variants(&self) -> impl Iterator<Item = ContentCoding> {
         self.variants.into_iter().flatten()
     }
 }
@@ -32,7 +32,7 @@ type Weight = u16;
 /// The weights of a header; `None`: not named.
 #[derive(Default)]
 struct Weights {
-    variants: [Option<Weight>; Encoding::ALL.len()],
+    variants: [Option<Weight>; ContentCoding::ALL.len()],
     identity: Option<Weight>,
     /// Of `*`: all that is not named.
     others: Option<Weight>,
@@ -47,7 +47,7 @@ impl Weights {
                 &mut weights.others
             } else if coding.eq_ignore_ascii_case("identity") {
                 &mut weights.identity
-            } else if let Some(at) = Encoding::ALL.iter().position(|e| e.is_called(coding)) {
+            } else if let Some(at) = ContentCoding::ALL.iter().position(|e| e.is_called(coding)) {
                 &mut weights.variants[at]
             } else {
                 continue;
@@ -57,8 +57,8 @@ impl Weights {
         weights
     }
 
-    fn of(&self, encoding: Encoding) -> Weight {
-        let named = Encoding::ALL
+    fn of(&self, encoding: ContentCoding) -> Weight {
+        let named = ContentCoding::ALL
             .iter()
             .zip(self.variants)
             .find_map(|(&other, weight)| weight.filter(|_| other == encoding));
@@ -66,16 +66,16 @@ impl Weights {
     }
 
     /// The file itself is accepted unless it is excluded, and preferred to codings only where it has a higher weight.
-    fn accepted(&self, offered: &[Encoding]) -> Accepted {
+    fn accepted(&self, offered: &[ContentCoding]) -> AcceptedCodings {
         let identity = self.identity.or(self.others);
         let weight_min = identity.unwrap_or(0).max(1);
-        let mut found = [(0, None); Encoding::ALL.len()];
+        let mut found = [(0, None); ContentCoding::ALL.len()];
         for (place, &encoding) in found.iter_mut().zip(offered) {
             let weight = self.of(encoding);
             *place = (weight, Some(encoding).filter(|_| weight >= weight_min));
         }
         found.sort_by_key(|&(weight, _)| Reverse(weight));
-        Accepted {
+        AcceptedCodings {
             variants: found.map(|(_, encoding)| encoding),
             takes_identity: identity != Some(0),
         }
@@ -118,16 +118,16 @@ fn thousandths(text: &str) -> Option<Weight> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Encoding::{Brotli, Gzip};
+    use ContentCoding::{Brotli, Gzip};
 
-    fn accepted(lists: &[&str], offered: &[Encoding]) -> (Vec<Encoding>, bool) {
+    fn accepted(lists: &[&str], offered: &[ContentCoding]) -> (Vec<ContentCoding>, bool) {
         let accepted = Weights::read(lists.iter().copied()).accepted(offered);
         (accepted.variants().collect(), accepted.takes_identity)
     }
 
     #[test]
     fn what_is_accepted() {
-        let rows: &[(&[&str], &[Encoding], bool)] = &[
+        let rows: &[(&[&str], &[ContentCoding], bool)] = &[
             (&[], &[], true),
             (&[""], &[], true),
             (&["gzip"], &[Gzip], true),
@@ -176,13 +176,13 @@ mod tests {
         ];
         for (lists, variants, takes_identity) in rows {
             let expected = (variants.to_vec(), *takes_identity);
-            assert_eq!(accepted(lists, &Encoding::ALL), expected, "{lists:?}");
+            assert_eq!(accepted(lists, &ContentCoding::ALL), expected, "{lists:?}");
         }
     }
 
     #[test]
     fn the_order_of_what_is_offered_decides_between_equals() {
-        let rows: &[(&str, &[Encoding], &[Encoding])] = &[
+        let rows: &[(&str, &[ContentCoding], &[ContentCoding])] = &[
             ("gzip, br", &[Gzip, Brotli], &[Gzip, Brotli]),
             ("br, gzip", &[Gzip, Brotli], &[Gzip, Brotli]),
             ("gzip, br;q=0.9", &[Brotli, Gzip], &[Gzip, Brotli]),
@@ -214,14 +214,14 @@ mod tests {
         for _ in 0..50_000 {
             let count = next(24);
             let text: String = (0..count).map(|_| PIECES[next(PIECES.len())]).collect();
-            let whole = accepted(&[&text], &Encoding::ALL);
+            let whole = accepted(&[&text], &ContentCoding::ALL);
             for encoding in &whole.0 {
                 let is_named = text.contains('*') || text.contains(encoding.name());
                 assert!(is_named, "{encoding:?} of {text:?}");
             }
             assert!(whole.1 || text.contains('0'), "{text:?}");
             let lines: Vec<&str> = text.split(',').collect();
-            assert_eq!(accepted(&lines, &Encoding::ALL), whole, "{text:?}");
+            assert_eq!(accepted(&lines, &ContentCoding::ALL), whole, "{text:?}");
             found += usize::from(!whole.0.is_empty());
             refused += usize::from(!whole.1);
         }

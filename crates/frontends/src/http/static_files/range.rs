@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use veche_proto::http::{Head, Method};
 
-use super::Description;
+use super::FileMetadata;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Choice {
+pub(super) enum RangeChoice {
     Whole,
     /// Never empty.
     Part(Range<u64>),
@@ -17,22 +17,22 @@ pub(super) enum Choice {
 
 /// Which part is sent. Several ranges get the whole, which section 14.2 allows and which makes overlapping ones
 /// harmless; so does a range that can't be read, or one of another version of the file.
-pub(super) fn choose(head: &Head<'_>, file: &Description) -> Choice {
+pub(super) fn choose(head: &Head<'_>, file: &FileMetadata) -> RangeChoice {
     let Some(range) = head.header("range").filter(|_| head.method == Method::Get) else {
-        return Choice::Whole;
+        return RangeChoice::Whole;
     };
     // Section 13.1.5: a strong tag, or exactly the date that we gave.
     let is_of_this_version = head
         .header_bytes("if-range")
         .is_none_or(|of| of == file.etag.as_bytes() || of == file.last_modified.as_bytes());
     if !is_of_this_version || head.header_all("range").count() > 1 {
-        return Choice::Whole;
+        return RangeChoice::Whole;
     }
-    parse(range, file.len_bytes).unwrap_or(Choice::Whole)
+    parse(range, file.len_bytes).unwrap_or(RangeChoice::Whole)
 }
 
 /// `None`: not one range of bytes.
-fn parse(range: &str, len_bytes: u64) -> Option<Choice> {
+fn parse(range: &str, len_bytes: u64) -> Option<RangeChoice> {
     let unit_end = range.find('=')?;
     let (unit, spec) = (
         &range[..unit_end],
@@ -45,9 +45,11 @@ fn parse(range: &str, len_bytes: u64) -> Option<Choice> {
     if first.is_empty() {
         let suffix = number(last)?;
         if suffix == 0 || len_bytes == 0 {
-            return Some(Choice::Unsatisfiable);
+            return Some(RangeChoice::Unsatisfiable);
         }
-        return Some(Choice::Part(len_bytes.saturating_sub(suffix)..len_bytes));
+        return Some(RangeChoice::Part(
+            len_bytes.saturating_sub(suffix)..len_bytes,
+        ));
     }
     let first = number(first)?;
     let last = if last.is_empty() {
@@ -59,9 +61,11 @@ fn parse(range: &str, len_bytes: u64) -> Option<Choice> {
         return None;
     }
     if first >= len_bytes {
-        return Some(Choice::Unsatisfiable);
+        return Some(RangeChoice::Unsatisfiable);
     }
-    Some(Choice::Part(first..last.saturating_add(1).min(len_bytes)))
+    Some(RangeChoice::Part(
+        first..last.saturating_add(1).min(len_bytes),
+    ))
 }
 
 /// Digits and nothing else; more than a `u64` holds is as much as it holds.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use veche_proto::http::{Limits, ResponseBody, ResponseHead, parse_head};
+use veche_proto::http::{HeadLimits, ResponseBody, ResponseHead, parse_head};
 
 use bytes::Bytes;
 
@@ -20,7 +20,7 @@ const VARIANTS_MODIFIED: [(&str, u64); 2] = [
 ];
 
 impl Files for Memory {
-    fn open(&mut self, root: &Path, relative: &str, _now_ms: u64) -> Result<Opened, OpenError> {
+    fn open(&mut self, root: &Path, relative: &str, _now_ms: u64) -> Result<OpenResult, OpenError> {
         assert_eq!(root, Path::new("/srv"));
         assert!(
             !relative.contains(['\\', '\0']) && !relative.starts_with('/'),
@@ -39,16 +39,16 @@ impl Files for Memory {
                 .keys()
                 .any(|name| name.starts_with(&format!("{relative}/")))
         {
-            return Ok(Opened::Folder);
+            return Ok(OpenResult::Folder);
         }
         if relative == "secret" {
             return Err(OpenError::Denied);
         }
         let text = self.0.get(relative).ok_or(OpenError::NotFound)?;
-        let description = Description::of_file(relative, text.len() as u64, MODIFIED_UNIX_S, 5);
-        let content = Content::Whole(Bytes::from_static(text.as_bytes()));
-        Ok(Opened::File(File {
-            description: Arc::new(description),
+        let description = FileMetadata::of_file(relative, text.len() as u64, MODIFIED_UNIX_S, 5);
+        let content = FileContent::InMemory(Bytes::from_static(text.as_bytes()));
+        Ok(OpenResult::File(File {
+            metadata: Arc::new(description),
             content,
         }))
     }
@@ -57,7 +57,7 @@ impl Files for Memory {
         &mut self,
         root: &Path,
         relative: &str,
-        encoding: Encoding,
+        encoding: ContentCoding,
         _now_ms: u64,
     ) -> Result<Option<File>, OpenError> {
         assert_eq!(root, Path::new("/srv"));
@@ -73,10 +73,10 @@ impl Files for Memory {
             .find(|(variant, _)| *variant == name);
         let modified_unix_s = modified.map_or(MODIFIED_UNIX_S, |(_, time)| *time);
         // Tools that copy a time may drop the fraction of a second.
-        let description = Description::of_file(relative, text.len() as u64, modified_unix_s, 0);
+        let description = FileMetadata::of_file(relative, text.len() as u64, modified_unix_s, 0);
         Ok(Some(File {
-            description: Arc::new(description.encoded(encoding)),
-            content: Content::Whole(Bytes::from_static(text.as_bytes())),
+            metadata: Arc::new(description.encoded(encoding)),
+            content: FileContent::InMemory(Bytes::from_static(text.as_bytes())),
         }))
     }
 }
@@ -119,20 +119,20 @@ fn get(method: &str, target: &str, headers: &str) -> (u16, String, String) {
 
 /// The same where variants may be, and how many were looked for.
 fn get_of(
-    variants: &[Encoding],
+    variants: &[ContentCoding],
     method: &str,
     target: &str,
     headers: &str,
 ) -> (u16, String, String, u32) {
     let wire = format!("{method} {target} HTTP/1.1\r\nHost: a\r\n{headers}\r\n");
-    let limits = Limits::default();
+    let limits = HeadLimits::default();
     let head = match parse_head(wire.as_bytes(), &limits) {
         Ok(head) => head,
         Err(error) => return (error.status.0, String::new(), String::new(), 0),
     };
-    let place = Place {
+    let place = FileLocation {
         root: Path::new("/srv"),
-        below: &head.path,
+        relative: &head.path,
         variants,
     };
     let (answer, error) = answer(&mut memory(), place, &head, 0);
@@ -152,11 +152,11 @@ fn get_of(
     answer.write_headers(&mut writer, |_| false).unwrap();
     writer.finish();
     let body = match answer.body {
-        Body::Text(text) => text.to_owned(),
-        Body::Part(Content::Whole(bytes), part) => {
+        FileBody::Bytes(text) => text.to_owned(),
+        FileBody::Part(FileContent::InMemory(bytes), part) => {
             String::from_utf8(bytes[part.start as usize..part.end as usize].to_vec()).unwrap()
         }
-        Body::Part(Content::Stored(_), _) => unreachable!("all is in memory"),
+        FileBody::Part(FileContent::OnDisk(_), _) => unreachable!("all is in memory"),
     };
     let head = String::from_utf8(out).unwrap();
     (answer.status.0, head, body, answer.variants_tried)
@@ -419,7 +419,7 @@ fn variants_by_what_the_client_accepts() {
         for method in ["GET", "HEAD"] {
             let headers = format!("Accept-Encoding: {accepted}\r\n");
             let (status, head, found, looked_for) =
-                get_of(&Encoding::ALL, method, target, &headers);
+                get_of(&ContentCoding::ALL, method, target, &headers);
             let what = format!("{method} {target} {accepted}");
             assert_eq!((status, &*found), (200, *body), "{what}");
             assert_eq!(header(&head, "Content-Encoding"), *encoding, "{what}");
@@ -434,7 +434,12 @@ fn variants_by_what_the_client_accepts() {
         ("/both.css.gz", "application/gzip"),
         ("/d/", "text/html; charset=utf-8"),
     ] {
-        let (_, head, _, _) = get_of(&Encoding::ALL, "GET", target, "Accept-Encoding: br\r\n");
+        let (_, head, _, _) = get_of(
+            &ContentCoding::ALL,
+            "GET",
+            target,
+            "Accept-Encoding: br\r\n",
+        );
         assert_eq!(
             header(&head, "Content-Type"),
             Some(content_type),
@@ -442,7 +447,7 @@ fn variants_by_what_the_client_accepts() {
         );
     }
     // In the order of the route.
-    let order = [Encoding::Gzip, Encoding::Brotli];
+    let order = [ContentCoding::Gzip, ContentCoding::Brotli];
     let (_, _, body, _) = get_of(&order, "GET", "/both.css", "Accept-Encoding: br, gzip\r\n");
     assert_eq!(body, "<gz>");
 }
@@ -455,8 +460,12 @@ fn answers_without_a_file_do_not_vary() {
         ("/d", 301),
         ("/secret", 403),
     ] {
-        let (found, head, _, tried) =
-            get_of(&Encoding::ALL, "GET", target, "Accept-Encoding: br\r\n");
+        let (found, head, _, tried) = get_of(
+            &ContentCoding::ALL,
+            "GET",
+            target,
+            "Accept-Encoding: br\r\n",
+        );
         assert_eq!(
             (found, header(&head, "Vary"), tried),
             (status, None, 0),
@@ -480,7 +489,7 @@ fn a_client_that_accepts_nothing_that_is_there() {
         ("/both.css", "*;q=0"),
     ] {
         let headers = format!("Accept-Encoding: {accepted}\r\n");
-        let (status, head, body, _) = get_of(&Encoding::ALL, "GET", target, &headers);
+        let (status, head, body, _) = get_of(&ContentCoding::ALL, "GET", target, &headers);
         assert_eq!(status, 406, "{target} {accepted}");
         assert!(body.contains("encodings"), "{body}");
         assert_eq!(header(&head, "Vary"), Some("Accept-Encoding"));
@@ -491,11 +500,11 @@ fn a_client_that_accepts_nothing_that_is_there() {
 #[test]
 fn each_representation_has_a_tag_of_its_own() {
     // As of a file that does not shrink, beside a variant that has its time.
-    let of = || Description::of_file("a.css", 7, MODIFIED_UNIX_S, 5);
+    let of = || FileMetadata::of_file("a.css", 7, MODIFIED_UNIX_S, 5);
     let tags = [
         of().etag,
-        of().encoded(Encoding::Brotli).etag,
-        of().encoded(Encoding::Gzip).etag,
+        of().encoded(ContentCoding::Brotli).etag,
+        of().encoded(ContentCoding::Gzip).etag,
     ];
     let expected = [
         "\"2ebc98a1.5-7\"",
@@ -509,7 +518,7 @@ fn each_representation_has_a_tag_of_its_own() {
 fn conditions_and_ranges_are_of_the_variant() {
     let asked = |accepted: &str, headers: &str| {
         let headers = format!("Accept-Encoding: {accepted}\r\n{headers}");
-        get_of(&Encoding::ALL, "GET", "/both.css", &headers)
+        get_of(&ContentCoding::ALL, "GET", "/both.css", &headers)
     };
     let tags = ["br", "gzip", "identity"].map(|accepted| {
         let (_, head, _, _) = asked(accepted, "");

@@ -1,30 +1,30 @@
 //! The other end: connections that applications open to other WebSocket servers.
 //!
-//! [`Dialing`] is the stage before the 101. What comes after it is an ordinary WebSocket whose frames are a client's; an
+//! [`DialingStage`] is the stage before the 101. What comes after it is an ordinary WebSocket whose frames are a client's; an
 //! application gets its messages as it gets those of its own clients, by the same calls. Names, addresses and TLS are the
 //! worker's.
 
 use std::sync::Arc;
 
 use veche_hub::ConnectionId;
-use veche_proto::websocket::deflate::Policy;
+use veche_proto::websocket::deflate::DeflatePolicy;
 use veche_proto::websocket::{self, Decoder, handshake};
 
-use super::App;
-use crate::context::shared::Shared;
-use crate::context::step::{Step, Then};
-use crate::websocket::client::{Caller, Dial, Terms};
+use super::AppSession;
+use crate::context::step::{NextStep, StageStep};
+use crate::context::worker_context::Context;
+use crate::websocket::client::{ClientOptions, DialCommand, DialId};
 
 /// A connection that is open.
-pub(crate) struct Dialed {
+pub(crate) struct DialedSession {
     pub(crate) decoder: Decoder,
-    pub(crate) session: App,
-    pub(crate) terms: Arc<Terms>,
+    pub(crate) session: AppSession,
+    pub(crate) terms: Arc<ClientOptions>,
 }
 
 /// Before the 101.
-pub(crate) struct Dialing {
-    dial: Dial,
+pub(crate) struct DialingStage {
+    dial: DialCommand,
     key: String,
     /// Bytes of the response in which its end was looked for.
     scanned: usize,
@@ -34,13 +34,13 @@ pub(crate) struct Dialing {
     is_over: bool,
 }
 
-impl Dialing {
+impl DialingStage {
     /// Writes the request into the outbox.
-    pub(crate) fn new(id: ConnectionId, dial: Dial, shared: &mut Shared) -> Self {
-        let key = handshake::new_key(shared.ports.outboxes.masks.bytes());
+    pub(crate) fn new(id: ConnectionId, dial: DialCommand, shared: &mut Context) -> Self {
+        let key = handshake::new_key(shared.requests.outboxes.masks.bytes());
         let headers = dial.headers.iter();
         handshake::write_request(
-            shared.ports.outboxes.buffer(id),
+            shared.requests.outboxes.buffer(id),
             &dial.authority,
             &dial.target,
             &key,
@@ -57,7 +57,7 @@ impl Dialing {
         }
     }
 
-    pub(crate) fn caller(&self) -> Caller {
+    pub(crate) fn caller(&self) -> DialId {
         self.dial.caller
     }
 
@@ -70,39 +70,42 @@ impl Dialing {
         &mut self,
         id: ConnectionId,
         input: &[u8],
-        shared: &mut Shared,
-    ) -> Step<Dialed> {
+        shared: &mut Context,
+    ) -> StageStep<DialedSession> {
         // Its last bytes may have begun the empty line.
         let from = self.scanned.saturating_sub(3);
         let has_end = memchr::memmem::find(&input[from..], b"\r\n\r\n").is_some();
         self.scanned = input.len();
         if !has_end && input.len() < handshake::RESPONSE_BYTES_MAX {
-            return Step {
-                taken: 0,
-                then: Then::NeedInput,
+            return StageStep {
+                consumed: 0,
+                then: NextStep::NeedInput,
             };
         }
         let policy = policy(&self.dial);
         let read =
             handshake::read_response(input, &self.key, &self.dial.protocols, policy.as_ref());
         match read {
-            Ok(None) => Step {
-                taken: 0,
-                then: Then::NeedInput,
+            Ok(None) => StageStep {
+                consumed: 0,
+                then: NextStep::NeedInput,
             },
             Err(error) => {
                 self.failed(&error.to_string(), shared);
-                Step {
-                    taken: input.len(),
-                    then: Then::End,
+                StageStep {
+                    consumed: input.len(),
+                    then: NextStep::End,
                 }
             }
             Ok(Some((taken, accepted))) => {
                 let then = match self.open(id, &accepted, shared) {
-                    Some(dialed) => Then::Become(dialed),
-                    None => Then::End,
+                    Some(dialed) => NextStep::Become(dialed),
+                    None => NextStep::End,
                 };
-                Step { taken, then }
+                StageStep {
+                    consumed: taken,
+                    then,
+                }
             }
         }
     }
@@ -111,39 +114,39 @@ impl Dialing {
     fn open(
         &mut self,
         id: ConnectionId,
-        accepted: &handshake::Accepted<'_>,
-        shared: &mut Shared,
-    ) -> Option<Dialed> {
-        let Caller { app, token } = self.caller();
+        accepted: &handshake::HandshakeResponse<'_>,
+        shared: &mut Context,
+    ) -> Option<DialedSession> {
+        let DialId { app, token } = self.caller();
         self.is_over = true;
-        shared.ports.outboxes.begin_client(id, accepted.deflate);
+        shared.requests.outboxes.begin_client(id, accepted.deflate);
         let opened = shared.with_apps(|apps, shared| {
             apps.client_opened(app, token, id, accepted.protocol, shared)
         });
         opened.flatten()?;
         shared.stats.clients.add(1);
-        Some(Dialed {
+        Some(DialedSession {
             decoder: Decoder::new(websocket::Role::Client, accepted.deflate),
-            session: App::of_client(app),
-            terms: Arc::new(self.dial.terms),
+            session: AppSession::of_client(app),
+            terms: Arc::new(self.dial.options),
         })
     }
 
     /// It comes to nothing; only the first reason counts.
-    pub(crate) fn failed(&mut self, why: &str, shared: &mut Shared) {
+    pub(crate) fn failed(&mut self, why: &str, shared: &mut Context) {
         if !std::mem::replace(&mut self.is_over, true) {
-            let Caller { app, token } = self.caller();
+            let DialId { app, token } = self.caller();
             shared.with_apps(|apps, shared| apps.client_failed(app, token, why, shared));
         }
     }
 
-    pub(crate) fn timed_out(&mut self, shared: &mut Shared) {
+    pub(crate) fn timed_out(&mut self, shared: &mut Context) {
         let seconds = self.dial.timeout_ms as f64 / 1000.0;
         self.failed(&format!("not open within {seconds} s"), shared);
     }
 }
 
 /// What is offered: no context is kept, so that an idle connection needs no memory.
-fn policy(dial: &Dial) -> Option<Policy> {
-    dial.compresses.then(Policy::default)
+fn policy(dial: &DialCommand) -> Option<DeflatePolicy> {
+    dial.compresses.then(DeflatePolicy::default)
 }

@@ -9,32 +9,32 @@ pub(crate) mod dialing;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use veche_hub::{Answer, ConnectionId, Deed, Instruction, Ticket};
+use veche_hub::{ConnectionId, HubReply, Ticket, UserAction, UserCommand};
 use veche_proto::websocket::MessageKind;
 use veche_types::AppId;
 
-use crate::context::app::{KEPT_BYTES_HIGH, KEPT_MESSAGES_MAX, Request};
-use crate::context::apps::{Apps, Progress};
-use crate::context::census::About;
-use crate::context::hears::Hears;
+use crate::context::app::{QUEUED_BYTES_HIGH, QUEUED_MESSAGES_MAX, RequestView};
+use crate::context::apps::{Apps, HandlerProgress};
+use crate::context::delivery_mode::DeliveryMode;
 use crate::context::route::Route;
-use crate::context::session::{Context, Flow, Session};
-use crate::context::shared::Shared;
-use crate::context::step::Block;
-use crate::context::work;
-use crate::http::protocol::{Begun, Opening, Wanted};
-use crate::http::upgrade::Refused;
+use crate::context::session::{Flow, Session, SessionContext};
+use crate::context::session_info::SessionInfo;
+use crate::context::step::WaitReason;
+use crate::context::work_budget;
+use crate::context::worker_context::Context;
+use crate::http::protocol::{HandshakeRequest, NewSession, OpenSession};
+use crate::http::upgrade::RefusedUpgrade;
 use crate::outbox::ANSWERS_BYTES_HIGH;
 
 /// See the module's text.
-pub(crate) struct App {
+pub(crate) struct AppSession {
     app: AppId,
     state: State,
     /// A connection to another server. It is read from even while that server does not read: both ends would wait for
     /// each other. What is sent to it is limited where it is sent.
     is_client: bool,
     /// `None` while there is nothing in it.
-    kept: Option<Box<Kept>>,
+    queued: Option<Box<QueuedMessages>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,28 +48,28 @@ enum State {
 }
 
 #[derive(Default)]
-struct Kept {
+struct QueuedMessages {
     messages: VecDeque<(MessageKind, Vec<u8>)>,
     bytes: usize,
 }
 
-impl From<Progress> for State {
-    fn from(progress: Progress) -> Self {
+impl From<HandlerProgress> for State {
+    fn from(progress: HandlerProgress) -> Self {
         match progress {
-            Progress::Done => Self::Free,
-            Progress::Waits => Self::Busy,
+            HandlerProgress::Done => Self::Free,
+            HandlerProgress::Suspended => Self::Busy,
         }
     }
 }
 
-impl App {
+impl AppSession {
     /// A session that is about to open.
     pub(crate) fn new(app: AppId) -> Self {
         Self {
             app,
             state: State::Free,
             is_client: false,
-            kept: None,
+            queued: None,
         }
     }
 
@@ -82,31 +82,31 @@ impl App {
     }
 
     /// Hands over what was kept, as far as no handler waits and the client reads.
-    fn pump(&mut self, apps: &mut dyn Apps, id: ConnectionId, shared: &mut Shared) -> Flow {
+    fn pump(&mut self, apps: &mut dyn Apps, id: ConnectionId, shared: &mut Context) -> Flow {
         while self.state == State::Free
-            && let Some(kept) = &mut self.kept
+            && let Some(kept) = &mut self.queued
         {
-            if shared.ports.is_kicked(id) {
-                return take_kick(id, shared);
+            if shared.requests.is_disconnecting(id) {
+                return take_disconnect(id, shared);
             }
-            if !self.is_client && shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
-                return Flow::Wait(Block::Output);
+            if !self.is_client && shared.requests.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
+                return Flow::Wait(WaitReason::Output);
             }
             let Some((kind, data)) = kept.messages.pop_front() else {
-                self.kept = None;
+                self.queued = None;
                 break;
             };
             kept.bytes -= data.len();
             self.state = apps.message(self.app, id, kind, &data, shared).into();
         }
         if self
-            .kept
+            .queued
             .as_ref()
             .is_some_and(|kept| kept.messages.is_empty())
         {
-            self.kept = None;
+            self.queued = None;
         }
-        self.is_full().map_or(Flow::GoOn, Flow::Wait)
+        self.input_block().map_or(Flow::Continue, Flow::Wait)
     }
 
     fn end(
@@ -115,12 +115,12 @@ impl App {
         id: ConnectionId,
         code: u16,
         reason: &str,
-        shared: &mut Shared,
+        shared: &mut Context,
     ) {
         self.state = State::Over;
-        shared.ports.outboxes.refuse_pushes(id);
+        shared.requests.outboxes.refuse_pushes(id);
         for (kind, data) in self
-            .kept
+            .queued
             .take()
             .map(|kept| kept.messages)
             .unwrap_or_default()
@@ -132,17 +132,20 @@ impl App {
 }
 
 /// Closes the session as its application has asked: at once, so that its handler gets nothing that comes after.
-fn take_kick(id: ConnectionId, shared: &mut Shared) -> Flow {
-    match shared.ports.take_kick(id) {
+fn take_disconnect(id: ConnectionId, shared: &mut Context) -> Flow {
+    match shared.requests.take_disconnect(id) {
         Some((code, reason)) => Flow::Close(code, reason.into()),
-        None => Flow::GoOn,
+        None => Flow::Continue,
     }
 }
 
-impl Opening for App {
-    fn begin(wanted: &Wanted<'_, '_, '_>, _: &Shared) -> Result<Begun<Self>, Refused> {
+impl OpenSession for AppSession {
+    fn begin(
+        wanted: &HandshakeRequest<'_, '_, '_>,
+        _: &Context,
+    ) -> Result<NewSession<Self>, RefusedUpgrade> {
         match wanted.route.handler.app() {
-            Some(app) => Ok(Begun::of(Self::new(app))),
+            Some(app) => Ok(NewSession::of(Self::new(app))),
             None => unreachable!("its route leads to an application"),
         }
     }
@@ -151,15 +154,15 @@ impl Opening for App {
         true
     }
 
-    fn hears(&self, route: &Route) -> Hears {
-        route.hears()
+    fn delivery_mode(&self, route: &Route) -> DeliveryMode {
+        route.delivery_mode()
     }
 
-    fn hears_opened(&self) -> bool {
+    fn wants_opened(&self) -> bool {
         true
     }
 
-    fn opened(&mut self, id: ConnectionId, request: &Request<'_>, shared: &mut Shared) {
+    fn handle_opened(&mut self, id: ConnectionId, request: &RequestView<'_>, shared: &mut Context) {
         let app = self.app;
         if let Some(progress) =
             shared.with_apps(|apps, shared| apps.opened(app, id, request, shared))
@@ -169,26 +172,31 @@ impl Opening for App {
     }
 }
 
-impl Session for App {
-    fn about(&self) -> About<'_> {
-        About::of("lua")
+impl Session for AppSession {
+    fn info(&self) -> SessionInfo<'_> {
+        SessionInfo::of("lua")
     }
 
-    fn is_full(&self) -> Option<Block> {
-        let kept = self.kept.as_ref()?;
-        let is_full = kept.messages.len() >= KEPT_MESSAGES_MAX || kept.bytes >= KEPT_BYTES_HIGH;
-        is_full.then_some(Block::App)
+    fn input_block(&self) -> Option<WaitReason> {
+        let kept = self.queued.as_ref()?;
+        let is_full = kept.messages.len() >= QUEUED_MESSAGES_MAX || kept.bytes >= QUEUED_BYTES_HIGH;
+        is_full.then_some(WaitReason::App)
     }
 
     /// Hands a message over, or keeps it behind a handler that waits.
     #[inline]
-    fn message(&mut self, kind: MessageKind, data: &[u8], cx: &mut Context<'_>) -> Flow {
+    fn handle_message(
+        &mut self,
+        kind: MessageKind,
+        data: &[u8],
+        cx: &mut SessionContext<'_>,
+    ) -> Flow {
         let (app, id) = (self.app, cx.id);
-        cx.shared.work.charge(work::COMMAND);
-        if cx.shared.ports.is_kicked(id) {
-            return take_kick(id, cx.shared);
+        cx.shared.work.charge(work_budget::COMMAND);
+        if cx.shared.requests.is_disconnecting(id) {
+            return take_disconnect(id, cx.shared);
         }
-        if self.state == State::Free && self.kept.is_none() {
+        if self.state == State::Free && self.queued.is_none() {
             let progress = cx
                 .shared
                 .with_apps(|apps, shared| apps.message(app, id, kind, data, shared));
@@ -197,22 +205,27 @@ impl Session for App {
                 self.state = progress.into();
             }
         } else if self.state != State::Over {
-            let kept = self.kept.get_or_insert_default();
+            let kept = self.queued.get_or_insert_default();
             kept.bytes += data.len();
             kept.messages.push_back((kind, data.to_vec()));
         }
-        Flow::GoOn
+        Flow::Continue
     }
 
-    fn resume(&mut self, cx: &mut Context<'_>) -> Flow {
+    fn resume(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         let id = cx.id;
         let flow = cx
             .shared
             .with_apps(|apps, shared| self.pump(apps, id, shared));
-        flow.unwrap_or(Flow::GoOn)
+        flow.unwrap_or(Flow::Continue)
     }
 
-    fn answered(&mut self, ticket: Ticket, answer: Answer, cx: &mut Context<'_>) -> Option<Flow> {
+    fn handle_answer(
+        &mut self,
+        ticket: Ticket,
+        answer: HubReply,
+        cx: &mut SessionContext<'_>,
+    ) -> Option<Flow> {
         if self.state != State::Over {
             let (app, id) = (self.app, cx.id);
             cx.shared
@@ -221,29 +234,34 @@ impl Session for App {
         None
     }
 
-    fn instructed(&mut self, instruction: &Arc<Instruction>, cx: &mut Context<'_>) -> Flow {
-        match &instruction.deed {
-            Deed::Subscribe(wanted) => {
+    fn handle_user_command(
+        &mut self,
+        instruction: &Arc<UserCommand>,
+        cx: &mut SessionContext<'_>,
+    ) -> Flow {
+        match &instruction.action {
+            UserAction::Subscribe(wanted) => {
                 // Applications know their own tickets, and this one is none of them.
-                cx.shared.enroll(cx.id, wanted, Ticket(u32::MAX));
+                cx.shared
+                    .subscribe_by_backend(cx.id, wanted, Ticket(u32::MAX));
             }
-            Deed::Unsubscribe { channel } => {
-                cx.shared.dismiss(cx.id, channel);
+            UserAction::Unsubscribe { channel } => {
+                cx.shared.unsubscribe_by_backend(cx.id, channel);
             }
-            Deed::Disconnect { .. } | Deed::Refresh { .. } => {}
+            UserAction::Disconnect { .. } | UserAction::Refresh { .. } => {}
         }
-        Flow::GoOn
+        Flow::Continue
     }
 
-    fn hears_faults(&self) -> bool {
+    fn closes_on_fault(&self) -> bool {
         true
     }
 
     /// Where the peer has ended it, what that had sent before comes first.
-    fn over(&mut self, code: u16, reason: &str, cx: &mut Context<'_>) {
+    fn handle_closed(&mut self, code: u16, reason: &str, cx: &mut SessionContext<'_>) {
         if !cx.is_open {
             // The server closes it: queued input is dropped.
-            self.kept = None;
+            self.queued = None;
         }
         if self.state != State::Over {
             let id = cx.id;
@@ -252,7 +270,7 @@ impl Session for App {
         }
     }
 
-    fn app_ready(&mut self) -> bool {
+    fn handle_app_ready(&mut self) -> bool {
         let was_busy = self.state == State::Busy;
         if was_busy {
             self.state = State::Free;
@@ -260,7 +278,7 @@ impl Session for App {
         was_busy
     }
 
-    fn drained(&mut self, id: ConnectionId, shared: &mut Shared) {
+    fn handle_drained(&mut self, id: ConnectionId, shared: &mut Context) {
         if self.state != State::Over {
             let app = self.app;
             shared.with_apps(|apps, shared| apps.drained(app, id, shared));

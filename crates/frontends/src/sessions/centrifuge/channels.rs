@@ -3,18 +3,19 @@
 
 use veche_centrifuge::ErrorCode;
 use veche_hub::{
-    Audience, ChannelName, Entry, NameError, Namespaces, Publishing, Reading, Subscribing,
+    Audience, ChannelName, EntryRequirement, NameError, Namespaces, PublishAccess, ReadAccess,
+    SubscribeAccess,
 };
 
 /// What may be done only with a token for the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Leave {
+pub(super) enum Permission {
     /// Nothing more is needed.
     Granted,
     /// A subscription token.
     WithToken,
     /// The word of whoever decides.
-    WithVerdict,
+    WithHook,
 }
 
 /// A name that a client has given.
@@ -37,14 +38,16 @@ pub(super) fn may_subscribe(
     channel: ChannelName<'_>,
     user: &str,
     namespaces: &Namespaces,
-) -> Result<Leave, ErrorCode> {
+) -> Result<Permission, ErrorCode> {
     let name = channel.as_str();
-    let entry = Audience::of(name, namespaces).entry(user);
+    let entry = Audience::of(name, namespaces).entry_requirement(user);
     match (namespaces.of(name).access.subscribe, entry) {
-        (Subscribing::Nobody, _) | (_, Entry::None) => Err(ErrorCode::PermissionDenied),
-        (Subscribing::Client, Entry::Any) => Ok(Leave::Granted),
-        (Subscribing::Client | Subscribing::Token, _) => Ok(Leave::WithToken),
-        (Subscribing::Hook, _) => Ok(Leave::WithVerdict),
+        (SubscribeAccess::Disabled, _) | (_, EntryRequirement::Never) => {
+            Err(ErrorCode::PermissionDenied)
+        }
+        (SubscribeAccess::Client, EntryRequirement::AnyGrant) => Ok(Permission::Granted),
+        (SubscribeAccess::Client | SubscribeAccess::Token, _) => Ok(Permission::WithToken),
+        (SubscribeAccess::Hook, _) => Ok(Permission::WithHook),
     }
 }
 
@@ -54,22 +57,22 @@ pub(super) fn may_publish(
     user: &str,
     is_subscribed: bool,
     namespaces: &Namespaces,
-) -> Option<Leave> {
+) -> Option<Permission> {
     let name = channel.as_str();
-    if namespaces.wildcards().of(name) == Some(name) {
+    if namespaces.wildcards().channel_for(name) == Some(name) {
         // It is there to hear others by.
         return None;
     }
     let audience = Audience::of(name, namespaces);
     let is_included = audience.includes(user);
     let (may, leave) = match namespaces.of(name).access.publish {
-        Publishing::Nobody => (false, Leave::Granted),
-        Publishing::Subscriber => (is_subscribed, Leave::Granted),
-        Publishing::Client => {
+        PublishAccess::Disabled => (false, Permission::Granted),
+        PublishAccess::Subscriber => (is_subscribed, Permission::Granted),
+        PublishAccess::Client => {
             let is_free = is_included && !audience.is_private();
-            (is_subscribed || is_free, Leave::Granted)
+            (is_subscribed || is_free, Permission::Granted)
         }
-        Publishing::Hook => (is_subscribed || is_included, Leave::WithVerdict),
+        PublishAccess::Hook => (is_subscribed || is_included, Permission::WithHook),
     };
     may.then_some(leave)
 }
@@ -80,12 +83,12 @@ pub(super) fn may_read(
     user: &str,
     is_subscribed: bool,
     namespaces: &Namespaces,
-    reading: Reading,
+    reading: ReadAccess,
 ) -> bool {
     match reading {
-        Reading::Nobody => false,
-        Reading::Subscriber => is_subscribed,
-        Reading::Client => {
+        ReadAccess::Disabled => false,
+        ReadAccess::Subscriber => is_subscribed,
+        ReadAccess::Client => {
             let audience = Audience::of(channel.as_str(), namespaces);
             is_subscribed || (audience.includes(user) && !audience.is_private())
         }
@@ -94,34 +97,34 @@ pub(super) fn may_read(
 
 #[cfg(test)]
 mod tests {
-    use veche_hub::{Access, Namespace, Pattern, USERS, Wildcards};
+    use veche_hub::{ChannelAccess, NamespaceOptions, PathPattern, USERS, Wildcards};
 
     use super::*;
 
     /// All channels may be done this with.
-    fn access(subscribe: Subscribing, publish: Publishing) -> Namespaces {
-        let options = Namespace {
-            access: Access {
+    fn access(subscribe: SubscribeAccess, publish: PublishAccess) -> Namespaces {
+        let options = NamespaceOptions {
+            access: ChannelAccess {
                 subscribe,
                 publish,
-                ..Access::default()
+                ..ChannelAccess::default()
             },
-            ..Namespace::default()
+            ..NamespaceOptions::default()
         };
         let mut all = Namespaces::with_wildcards(Wildcards::new(["news"]));
         for name in ["", "$chat", "chat", "news", USERS] {
             all.insert(name, options);
         }
         for pattern in ["/users/:user/orders", "/rooms/:room"] {
-            all.insert_pattern(Pattern::new(pattern).expect("a pattern"), options);
+            all.insert_pattern(PathPattern::new(pattern).expect("a pattern"), options);
         }
         all
     }
 
     #[test]
     fn names_say_who_may_subscribe() {
-        use Leave::{Granted, WithToken};
-        const NO: Result<Leave, ErrorCode> = Err(ErrorCode::PermissionDenied);
+        use Permission::{Granted, WithToken};
+        const NO: Result<Permission, ErrorCode> = Err(ErrorCode::PermissionDenied);
         // With "client", with "token".
         for (name, user, client, token) in [
             ("news", "", Ok(Granted), Ok(WithToken)),
@@ -146,13 +149,13 @@ mod tests {
         ] {
             let channel = ChannelName::new(name).expect("a name");
             let rows = [
-                (Subscribing::Client, client),
-                (Subscribing::Token, token),
-                (Subscribing::Nobody, NO),
-                (Subscribing::Hook, client.map(|_| Leave::WithVerdict)),
+                (SubscribeAccess::Client, client),
+                (SubscribeAccess::Token, token),
+                (SubscribeAccess::Disabled, NO),
+                (SubscribeAccess::Hook, client.map(|_| Permission::WithHook)),
             ];
             for (subscribe, expected) in rows {
-                let access = access(subscribe, Publishing::Client);
+                let access = access(subscribe, PublishAccess::Client);
                 assert_eq!(
                     may_subscribe(channel, user, &access),
                     expected,
@@ -165,18 +168,18 @@ mod tests {
     /// The table of permissions in the guide, row by row: with each option, not subscribed and subscribed.
     #[test]
     fn names_and_options_say_who_may_publish() {
-        use Leave::{Granted, WithVerdict};
-        const OPTIONS: [Publishing; 4] = [
-            Publishing::Nobody,
-            Publishing::Subscriber,
-            Publishing::Client,
-            Publishing::Hook,
+        use Permission::{Granted, WithHook};
+        const OPTIONS: [PublishAccess; 4] = [
+            PublishAccess::Disabled,
+            PublishAccess::Subscriber,
+            PublishAccess::Client,
+            PublishAccess::Hook,
         ];
-        const SUBSCRIBED: [Option<Leave>; 4] =
-            [None, Some(Granted), Some(Granted), Some(WithVerdict)];
-        const FREE: [Option<Leave>; 4] = [None, None, Some(Granted), Some(WithVerdict)];
-        const PRIVATE: [Option<Leave>; 4] = [None, None, None, Some(WithVerdict)];
-        const NO: [Option<Leave>; 4] = [None; 4];
+        const SUBSCRIBED: [Option<Permission>; 4] =
+            [None, Some(Granted), Some(Granted), Some(WithHook)];
+        const FREE: [Option<Permission>; 4] = [None, None, Some(Granted), Some(WithHook)];
+        const PRIVATE: [Option<Permission>; 4] = [None, None, None, Some(WithHook)];
+        const NO: [Option<Permission>; 4] = [None; 4];
         for (name, user, free, subscribed) in [
             ("news", "", FREE, SUBSCRIBED),
             ("$news", "ann", PRIVATE, SUBSCRIBED),
@@ -200,7 +203,7 @@ mod tests {
             let channel = ChannelName::new(name).expect("a name");
             let may = |is_subscribed| {
                 OPTIONS.map(|publish| {
-                    let access = access(Subscribing::Nobody, publish);
+                    let access = access(SubscribeAccess::Disabled, publish);
                     may_publish(channel, user, is_subscribed, &access)
                 })
             };

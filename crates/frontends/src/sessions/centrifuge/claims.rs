@@ -5,27 +5,27 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Map, Value};
-use veche_hub::{Namespace, Namespaces, Payload, PayloadKind};
-use veche_jwt::Refusal;
+use veche_hub::{NamespaceOptions, Namespaces, Payload, PayloadKind};
+use veche_jwt::TokenError;
 
-use super::manner::{Manner, Override};
+use super::overrides::{NamespaceOverride, PresenceOverrides};
 
 type Claims = Map<String, Value>;
 
 /// What a connection's token says beside whose it is and how long that holds.
 #[derive(Debug, Default)]
-pub(super) struct Connection {
+pub(super) struct ConnectionClaims {
     /// Of the connection, for others to see.
     pub(super) info: Option<Payload>,
     /// For the deciders of the route.
     pub(super) meta: Option<Payload>,
     /// Channels that the client is subscribed to.
-    pub(super) channels: Vec<Granted>,
+    pub(super) channels: Vec<ChannelClaim>,
 }
 
 /// A channel that a connection's token names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Granted {
+pub(super) struct ChannelClaim {
     pub(super) channel: String,
     /// Of the client in it, for others to see.
     pub(super) info: Option<Payload>,
@@ -33,32 +33,32 @@ pub(super) struct Granted {
     pub(super) data: Option<Payload>,
     /// Until when it is, in milliseconds since 1970; `None`: for ever.
     pub(super) expires_ms: Option<u64>,
-    pub(super) manner: Manner,
+    pub(super) overrides: PresenceOverrides,
     /// A token has named it.
     pub(super) is_by_token: bool,
 }
 
 /// What a subscription's token says beside whose it is, of which channel and how long that holds.
 #[derive(Debug, Default)]
-pub(super) struct Subscription {
+pub(super) struct SubscriptionClaims {
     /// The only connection that may use it.
     pub(super) client: Option<String>,
     /// Of the client in the channel, for others to see.
     pub(super) info: Option<Payload>,
     /// What the client is told.
     pub(super) data: Option<Payload>,
-    pub(super) manner: Manner,
+    pub(super) manner: PresenceOverrides,
 }
 
-impl Connection {
+impl ConnectionClaims {
     /// Reads the claims of a connection's token.
     ///
     /// # Errors
     /// One of them has a wrong type, or can't be honoured.
-    pub(super) fn read(claims: &Claims, namespaces: &Namespaces) -> Result<Self, Refusal> {
+    pub(super) fn read(claims: &Claims, namespaces: &Namespaces) -> Result<Self, TokenError> {
         if has(claims, "caps") {
             // They limit what a connection may do, so it must not be let in without them.
-            return Err(Refusal::Claim("caps: capabilities are not supported"));
+            return Err(TokenError::Claim("caps: capabilities are not supported"));
         }
         Ok(Self {
             info: payload(claims, INFO)?,
@@ -68,32 +68,32 @@ impl Connection {
     }
 }
 
-impl Subscription {
+impl SubscriptionClaims {
     /// Reads the claims of a subscription's token.
     ///
     /// # Errors
     /// One of them has a wrong type, or can't be honoured.
-    pub(super) fn read(claims: &Claims, options: &Namespace) -> Result<Self, Refusal> {
+    pub(super) fn read(claims: &Claims, options: &NamespaceOptions) -> Result<Self, TokenError> {
         let client = match given(claims, "client") {
             None => None,
             Some(Value::String(client)) => Some(client.clone()).filter(|client| !client.is_empty()),
-            Some(_) => return Err(Refusal::Claim("client has to be a string")),
+            Some(_) => return Err(TokenError::Claim("client has to be a string")),
         };
         let one = one(String::new(), claims, options)?;
         Ok(Self {
             client,
             info: one.info,
             data: one.data,
-            manner: one.manner,
+            manner: one.overrides,
         })
     }
 }
 
 /// A claim and its sibling with base64, and what is wrong with the latter.
-type Names = (&'static str, &'static str, &'static str);
+type Base64Claim = (&'static str, &'static str, &'static str);
 
-const INFO: Names = ("info", "b64info", "b64info has to be a string of base64");
-const DATA: Names = ("data", "b64data", "b64data has to be a string of base64");
+const INFO: Base64Claim = ("info", "b64info", "b64info has to be a string of base64");
+const DATA: Base64Claim = ("data", "b64data", "b64data has to be a string of base64");
 
 /// Whether it is there; null is as good as nothing.
 fn has(claims: &Claims, name: &str) -> bool {
@@ -112,16 +112,21 @@ fn json(value: &Value) -> Payload {
 }
 
 /// JSON as it stands, or the bytes of its sibling.
-fn payload(claims: &Claims, (plain, base64, wrong): Names) -> Result<Option<Payload>, Refusal> {
+fn payload(
+    claims: &Claims,
+    (plain, base64, wrong): Base64Claim,
+) -> Result<Option<Payload>, TokenError> {
     let text = match given(claims, base64) {
         None => "",
         Some(Value::String(text)) => text,
-        Some(_) => return Err(Refusal::Claim(wrong)),
+        Some(_) => return Err(TokenError::Claim(wrong)),
     };
     if text.is_empty() {
         return Ok(given(claims, plain).map(json));
     }
-    let bytes = STANDARD.decode(text).map_err(|_| Refusal::Claim(wrong))?;
+    let bytes = STANDARD
+        .decode(text)
+        .map_err(|_| TokenError::Claim(wrong))?;
     Ok(Some(Payload {
         kind: PayloadKind::Binary,
         bytes: Bytes::from(bytes),
@@ -129,23 +134,23 @@ fn payload(claims: &Claims, (plain, base64, wrong): Names) -> Result<Option<Payl
 }
 
 /// `channels`, and `subs` with what they say of each.
-fn channels(claims: &Claims, namespaces: &Namespaces) -> Result<Vec<Granted>, Refusal> {
-    let mut all: Vec<Granted> = Vec::new();
+fn channels(claims: &Claims, namespaces: &Namespaces) -> Result<Vec<ChannelClaim>, TokenError> {
+    let mut all: Vec<ChannelClaim> = Vec::new();
     let nothing = Map::new();
     let subs = match given(claims, "subs") {
         None => &nothing,
         Some(Value::Object(subs)) => subs,
-        Some(_) => return Err(Refusal::Claim("subs has to be an object")),
+        Some(_) => return Err(TokenError::Claim("subs has to be an object")),
     };
     for (channel, sub) in subs {
         let sub = match sub {
             Value::Null => &nothing,
             Value::Object(sub) => sub,
-            _ => return Err(Refusal::Claim("each of subs has to be an object")),
+            _ => return Err(TokenError::Claim("each of subs has to be an object")),
         };
         all.push(one(channel.clone(), sub, &namespaces.of(channel))?);
         if let (Some(one), Some(at)) = (all.last_mut(), given(sub, "expire_at")) {
-            let seconds = at.as_u64().ok_or(Refusal::Claim(
+            let seconds = at.as_u64().ok_or(TokenError::Claim(
                 "expire_at of subs has to be a whole number of seconds",
             ))?;
             one.expires_ms = (seconds > 0).then(|| seconds.saturating_mul(1000));
@@ -154,17 +159,17 @@ fn channels(claims: &Claims, namespaces: &Namespaces) -> Result<Vec<Granted>, Re
     let names = match given(claims, "channels") {
         None => &[][..],
         Some(Value::Array(names)) => names,
-        Some(_) => return Err(Refusal::Claim("channels has to be an array")),
+        Some(_) => return Err(TokenError::Claim("channels has to be an array")),
     };
     for name in names {
         let Value::String(channel) = name else {
-            return Err(Refusal::Claim("channels has to be an array of strings"));
+            return Err(TokenError::Claim("channels has to be an array of strings"));
         };
         if !subs.contains_key(channel) {
-            all.push(Granted {
+            all.push(ChannelClaim {
                 channel: channel.clone(),
                 is_by_token: true,
-                ..Granted::default()
+                ..ChannelClaim::default()
             });
         }
     }
@@ -172,27 +177,31 @@ fn channels(claims: &Claims, namespaces: &Namespaces) -> Result<Vec<Granted>, Re
 }
 
 /// What is said of one channel, by the members that the claims of a subscription and an entry of `subs` share.
-fn one(channel: String, claims: &Claims, options: &Namespace) -> Result<Granted, Refusal> {
+fn one(
+    channel: String,
+    claims: &Claims,
+    options: &NamespaceOptions,
+) -> Result<ChannelClaim, TokenError> {
     if has(claims, "allow") {
         // It limits what the subscription may do.
-        return Err(Refusal::Claim("allow: capabilities are not supported"));
+        return Err(TokenError::Claim("allow: capabilities are not supported"));
     }
-    Ok(Granted {
+    Ok(ChannelClaim {
         channel,
         info: payload(claims, INFO)?,
         data: payload(claims, DATA)?,
         expires_ms: None,
-        manner: match given(claims, "override") {
-            None => Manner::default(),
+        overrides: match given(claims, "override") {
+            None => PresenceOverrides::default(),
             Some(Value::Object(wanted)) => manner(wanted, options)?,
-            Some(_) => return Err(Refusal::Claim("override has to be an object")),
+            Some(_) => return Err(TokenError::Claim("override has to be an object")),
         },
         is_by_token: true,
     })
 }
 
 /// What is to be other than the namespace has it, as far as one subscription can be.
-fn manner(wanted: &Claims, options: &Namespace) -> Result<Manner, Refusal> {
+fn manner(wanted: &Claims, options: &NamespaceOptions) -> Result<PresenceOverrides, TokenError> {
     const KNOWN: [&str; 5] = [
         "presence",
         "join_leave",
@@ -201,22 +210,25 @@ fn manner(wanted: &Claims, options: &Namespace) -> Result<Manner, Refusal> {
         "force_recovery",
     ];
     if wanted.keys().any(|name| !KNOWN.contains(&&**name)) {
-        return Err(Refusal::Claim("override has a member that is not known"));
+        return Err(TokenError::Claim("override has a member that is not known"));
     }
     let [presence, joins, told, positioned, recovers] = KNOWN.map(|name| flag(wanted, name));
-    let wanted = Override {
+    let wanted = NamespaceOverride {
         presence: presence?,
         join_leave: joins?,
         force_push_join_leave: told?,
         force_positioning: positioned?,
         force_recovery: recovers?,
     };
-    wanted.manner(options).map_err(Refusal::Claim)
+    wanted
+        .presence_overrides(options)
+        .map_err(TokenError::Claim)
 }
 
 /// `{"value": true}`; without a value it is false.
-fn flag(wanted: &Claims, name: &str) -> Result<Option<bool>, Refusal> {
-    let wrong = Refusal::Claim("each of override has to be an object with a value, true or false");
+fn flag(wanted: &Claims, name: &str) -> Result<Option<bool>, TokenError> {
+    let wrong =
+        TokenError::Claim("each of override has to be an object with a value, true or false");
     match given(wanted, name) {
         None => Ok(None),
         Some(Value::Object(flag)) => match given(flag, "value") {
@@ -231,7 +243,7 @@ fn flag(wanted: &Claims, name: &str) -> Result<Option<bool>, Refusal> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use veche_hub::{History, Recovery};
+    use veche_hub::{HistoryOptions, RecoveryMode};
 
     use super::*;
 
@@ -255,27 +267,30 @@ mod tests {
     }
 
     /// All that can be overridden is on.
-    fn seen() -> Namespace {
-        Namespace {
-            history: Some(History {
+    fn seen() -> NamespaceOptions {
+        NamespaceOptions {
+            history: Some(HistoryOptions {
                 size: 1,
                 ttl_ms: 1000,
                 position_ttl_ms: 1000,
-                recovery: Recovery::Missed,
+                recovery: RecoveryMode::Missed,
                 budget: veche_hub::Budget::COMMON,
             }),
             presence: true,
             join_leave: true,
-            ..Namespace::default()
+            ..NamespaceOptions::default()
         }
     }
 
-    fn connection(value: Value) -> Result<Connection, Refusal> {
-        Connection::read(&claims(value), &namespaces())
+    fn connection(value: Value) -> Result<ConnectionClaims, TokenError> {
+        ConnectionClaims::read(&claims(value), &namespaces())
     }
 
-    fn subscription(value: Value, options: &Namespace) -> Result<Subscription, Refusal> {
-        Subscription::read(&claims(value), options)
+    fn subscription(
+        value: Value,
+        options: &NamespaceOptions,
+    ) -> Result<SubscriptionClaims, TokenError> {
+        SubscriptionClaims::read(&claims(value), options)
     }
 
     #[test]
@@ -305,11 +320,11 @@ mod tests {
             (data.kind, &data.bytes[..]),
             (PayloadKind::Binary, &[0, 255][..])
         );
-        let hidden = Manner {
+        let hidden = PresenceOverrides {
             is_hidden: true,
-            is_told: Some(true),
+            receives_join_leave: Some(true),
         };
-        assert_eq!(granted[2].manner, hidden);
+        assert_eq!(granted[2].overrides, hidden);
         assert!(connection(json!({"info": null, "subs": null, "caps": null})).is_ok());
     }
 
@@ -331,7 +346,7 @@ mod tests {
             json!({"subs": {"news": {"override": {"presence": {"value": true}}}}}),
         ] {
             let refusal = connection(wrong.clone()).expect_err(&wrong.to_string());
-            assert!(matches!(refusal, Refusal::Claim(_)), "{refusal}");
+            assert!(matches!(refusal, TokenError::Claim(_)), "{refusal}");
         }
         for wrong in [
             json!({"client": 7}),
@@ -343,7 +358,7 @@ mod tests {
             json!({"override": {"allow_publish": {"value": true}}}),
         ] {
             let refusal = subscription(wrong.clone(), &seen()).expect_err(&wrong.to_string());
-            assert!(matches!(refusal, Refusal::Claim(_)), "{refusal}");
+            assert!(matches!(refusal, TokenError::Claim(_)), "{refusal}");
         }
         let good = json!({"client": "c1", "data": [1], "caps": 7, "channels": 7, "subs": 7});
         let good = subscription(good, &seen()).expect("good");
@@ -354,12 +369,15 @@ mod tests {
 
     #[test]
     fn overrides_are_honoured_or_refused() {
-        let of = |options: &Namespace, wanted: Value| {
+        let of = |options: &NamespaceOptions, wanted: Value| {
             subscription(json!({"override": wanted}), options).map(|said| said.manner)
         };
         let (yes, no) = (json!({"value": true}), json!({"value": false}));
-        let (seen, plain) = (seen(), Namespace::default());
-        let manner = |is_hidden, is_told| Manner { is_hidden, is_told };
+        let (seen, plain) = (seen(), NamespaceOptions::default());
+        let manner = |is_hidden, is_told| PresenceOverrides {
+            is_hidden,
+            receives_join_leave: is_told,
+        };
         for (wanted, here, elsewhere) in [
             (
                 json!({}),

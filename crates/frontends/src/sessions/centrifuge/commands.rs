@@ -7,50 +7,50 @@ use veche_centrifuge::{
     PublishRequest, Request, RpcRequest, RpcResult, SendRequest,
 };
 use veche_hub::{
-    self as hub, Answer, HistoryError, Info, Namespaces, PresenceError, PublishOptions, Query,
-    Question, Reading,
+    self as hub, ChannelQuery, HistoryError, HistoryQuery, HubReply, Namespaces, PresenceError,
+    PublicationInfo, PublishOptions, ReadAccess,
 };
 
-use super::answering::{Answering, Content};
-use super::channels::{Leave, may_publish, may_read, named};
-use super::deciding::Ask;
-use super::frame::Frame;
+use super::channels::{Permission, may_publish, may_read, named};
+use super::frame::ReplyFrame;
+use super::hook_requests::HookQuery;
+use super::long_replies::{LongResult, UnfinishedReply};
 use super::pushes::forms;
-use super::{Centrifuge, Context, Done, Waiting, writing};
-use crate::context::hooks::Kind;
-use crate::context::step::Block;
-use crate::context::work;
+use super::{Centrifuge, CommandStatus, PendingTicket, SessionContext, writing};
+use crate::context::hooks::HookKind;
+use crate::context::step::WaitReason;
+use crate::context::work_budget;
 
 impl Centrifuge {
     pub(super) fn request(
         &mut self,
         id: u32,
         request: &Request<'_>,
-        frame: &mut Frame,
-        cx: &mut Context<'_>,
-    ) -> Done {
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
+    ) -> CommandStatus {
         match request {
-            Request::Connect(_) => Done::Close(DisconnectCode::BadRequest),
+            Request::Connect(_) => CommandStatus::Close(DisconnectCode::BadRequest),
             Request::Subscribe(request) => self.subscribe(id, request, frame, cx),
             Request::Unsubscribe(request) => self.unsubscribe(id, &request.channel, frame, cx),
             Request::Publish(request) => self.publish(id, request, frame, cx),
             Request::Presence(request) => {
-                self.inquire(id, &request.channel, Question::Presence, frame, cx)
+                self.query_channel(id, &request.channel, ChannelQuery::Presence, frame, cx)
             }
             Request::PresenceStats(request) => {
-                self.inquire(id, &request.channel, Question::PresenceStats, frame, cx)
+                self.query_channel(id, &request.channel, ChannelQuery::PresenceStats, frame, cx)
             }
             Request::History(request) => self.history(id, request, frame, cx),
             Request::Ping => {
                 frame.reply(id, Outcome::Ping);
-                Done::Yes
+                CommandStatus::Yes
             }
             Request::Send(request) => self.send(id, request, frame, cx),
             Request::Rpc(request) => self.rpc(id, request, frame, cx),
             Request::Refresh(request) => self.refresh(id, request, frame, cx),
             Request::SubRefresh(request) => self.sub_refresh(id, request, frame, cx),
             // All that comes shows that it is there.
-            Request::Pong => Done::Yes,
+            Request::Pong => CommandStatus::Yes,
         }
     }
 
@@ -58,15 +58,15 @@ impl Centrifuge {
         &mut self,
         id: u32,
         request: &PublishRequest<'_>,
-        frame: &mut Frame,
-        cx: &mut Context<'_>,
-    ) -> Done {
-        let channel = match named(&request.channel, &cx.shared.site.namespaces) {
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
+    ) -> CommandStatus {
+        let channel = match named(&request.channel, &cx.shared.config.namespaces) {
             Ok(channel) => channel,
             Err(code) => return refuse(id, code, frame),
         };
         let is_subscribed = self.subscriptions.has(channel.as_str());
-        let namespaces = &cx.shared.site.namespaces;
+        let namespaces = &cx.shared.config.namespaces;
         let Some(leave) = may_publish(channel, &self.info.user, is_subscribed, namespaces) else {
             return refuse(id, ErrorCode::PermissionDenied, frame);
         };
@@ -80,13 +80,13 @@ impl Centrifuge {
             return refuse(id, ErrorCode::Internal, frame);
         }
         let mut grant = None;
-        if leave == Leave::WithVerdict {
-            let ask = Ask {
+        if leave == Permission::WithHook {
+            let ask = HookQuery {
                 channel: channel.as_str(),
                 data: Some(data),
-                ..Ask::default()
+                ..HookQuery::default()
             };
-            match self.decided(id, Kind::Publish, ask, frame, cx) {
+            match self.log_decision(id, HookKind::Publish, ask, frame, cx) {
                 Ok(Some(granted)) => grant = Some(granted),
                 Ok(None) => return refuse(id, ErrorCode::PermissionDenied, frame),
                 Err(done) => return done,
@@ -98,14 +98,14 @@ impl Centrifuge {
             None => writing::payload(data),
         };
         // It may come to this client too, and then what it was told so far comes first.
-        frame.send(cx.id, &mut cx.shared.ports.outboxes);
+        frame.send(cx.id, &mut cx.shared.requests.outboxes);
         let client = Some(self.info_in(channel.as_str()));
         let terms = Arc::new(PublishOptions {
-            info: Some(Arc::new(Info {
+            info: Some(Arc::new(PublicationInfo {
                 client,
-                ..Info::default()
+                ..PublicationInfo::default()
             })),
-            is_passing: grant.as_ref().is_some_and(|grant| grant.skips_history),
+            skip_history: grant.as_ref().is_some_and(|grant| grant.skips_history),
             ..PublishOptions::default()
         });
         let ticket = self.next_ticket();
@@ -114,18 +114,18 @@ impl Centrifuge {
             channel,
             payload,
             Some(&terms),
-            &mut cx.shared.ports,
+            &mut cx.shared.requests,
         );
         match published {
             Err(_) => {
                 cx.shared.stats.credits_refused.add(1);
                 if let Some(grant) = grant {
-                    self.deciding.put_back(grant);
+                    self.hooks.put_back(grant);
                 }
-                Done::Not(Block::Credit)
+                CommandStatus::Not(WaitReason::Credit)
             }
-            Ok(hub::Outcome::Pending) => Done::Waits(Waiting::Publish { id }),
-            Ok(hub::Outcome::Done(_)) => self::published(id, frame),
+            Ok(hub::RequestOutcome::Pending) => CommandStatus::Waits(PendingTicket::Publish { id }),
+            Ok(hub::RequestOutcome::Done(_)) => self::published(id, frame),
         }
     }
 
@@ -133,20 +133,20 @@ impl Centrifuge {
         &mut self,
         id: u32,
         request: &RpcRequest<'_>,
-        frame: &mut Frame,
-        cx: &mut Context<'_>,
-    ) -> Done {
-        let ask = Ask {
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
+    ) -> CommandStatus {
+        let ask = HookQuery {
             method: &request.method,
             data: request.data,
-            ..Ask::default()
+            ..HookQuery::default()
         };
-        match self.decided(id, Kind::Rpc, ask, frame, cx) {
+        match self.log_decision(id, HookKind::Rpc, ask, frame, cx) {
             Ok(Some(grant)) => {
                 let data = grant.data.as_ref();
                 let data = data.map(|data| forms::data(data.borrow()));
                 frame.reply(id, Outcome::Rpc(RpcResult { data }));
-                Done::Yes
+                CommandStatus::Yes
             }
             // Nobody listens.
             Ok(None) => refuse(id, ErrorCode::NotAvailable, frame),
@@ -159,37 +159,37 @@ impl Centrifuge {
         &mut self,
         id: u32,
         request: &SendRequest<'_>,
-        frame: &mut Frame,
-        cx: &mut Context<'_>,
-    ) -> Done {
-        let ask = Ask {
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
+    ) -> CommandStatus {
+        let ask = HookQuery {
             data: request.data,
-            ..Ask::default()
+            ..HookQuery::default()
         };
-        match self.decided(id, Kind::Message, ask, frame, cx) {
-            Ok(Some(_)) => Done::Yes,
+        match self.log_decision(id, HookKind::Message, ask, frame, cx) {
+            Ok(Some(_)) => CommandStatus::Yes,
             // Nobody listens.
-            Ok(None) => Done::Close(DisconnectCode::NotAvailable),
+            Ok(None) => CommandStatus::Close(DisconnectCode::NotAvailable),
             Err(done) => done,
         }
     }
 
     /// Checks that the client may ask a question about a channel. What the channel does not keep is not available to any
     /// client.
-    fn may_ask_about<'c>(
+    fn may_query<'c>(
         &self,
         channel: &'c str,
-        question: &Question,
+        question: &ChannelQuery,
         namespaces: &Namespaces,
     ) -> Result<hub::ChannelName<'c>, ErrorCode> {
         let channel = named(channel, namespaces)?;
         let options = namespaces.of(channel.as_str());
         let (is_kept, reading) = match question {
-            Question::History(_) => (options.history.is_some(), options.access.history),
-            Question::Presence | Question::PresenceStats => {
+            ChannelQuery::History(_) => (options.history.is_some(), options.access.history),
+            ChannelQuery::Presence | ChannelQuery::PresenceStats => {
                 (options.presence, options.access.presence)
             }
-            _ => (true, Reading::Subscriber),
+            _ => (true, ReadAccess::Subscriber),
         };
         let is_subscribed = self.subscriptions.has(channel.as_str());
         match may_read(channel, &self.info.user, is_subscribed, namespaces, reading) {
@@ -200,29 +200,29 @@ impl Centrifuge {
     }
 
     /// Asks the channel's home something.
-    fn inquire(
+    fn query_channel(
         &mut self,
         id: u32,
         channel: &str,
-        question: Question,
-        frame: &mut Frame,
-        cx: &mut Context<'_>,
-    ) -> Done {
-        let namespaces = &cx.shared.site.namespaces;
-        let channel = match self.may_ask_about(channel, &question, namespaces) {
+        question: ChannelQuery,
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
+    ) -> CommandStatus {
+        let namespaces = &cx.shared.config.namespaces;
+        let channel = match self.may_query(channel, &question, namespaces) {
             Ok(channel) => channel,
             Err(code) => return refuse(id, code, frame),
         };
-        if let Question::History(_) | Question::Presence = question
+        if let ChannelQuery::History(_) | ChannelQuery::Presence = question
             && cx.shared.is_short_of_memory
         {
             return refuse(id, ErrorCode::Internal, frame);
         }
         let ticket = self.next_ticket();
-        let (hub, ports) = (&mut cx.shared.hub, &mut cx.shared.ports);
-        match hub.ask((cx.id, ticket), channel, question, ports) {
-            hub::Outcome::Pending => Done::Waits(Waiting::Asked { id }),
-            hub::Outcome::Done(answer) => answered(id, answer, frame, cx),
+        let (hub, ports) = (&mut cx.shared.hub, &mut cx.shared.requests);
+        match hub.query((cx.id, ticket), channel, question, ports) {
+            hub::RequestOutcome::Pending => CommandStatus::Waits(PendingTicket::Asked { id }),
+            hub::RequestOutcome::Done(answer) => answered(id, answer, frame, cx),
         }
     }
 
@@ -230,83 +230,103 @@ impl Centrifuge {
         &mut self,
         id: u32,
         request: &HistoryRequest<'_>,
-        frame: &mut Frame,
-        cx: &mut Context<'_>,
-    ) -> Done {
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
+    ) -> CommandStatus {
         let since = request.since.as_ref();
-        let query = Query {
+        let query = HistoryQuery {
             since: since.map(|since| writing::since(&since.epoch, since.offset)),
             limit: usize::try_from(request.limit).unwrap_or(usize::MAX),
             is_reverse: request.reverse,
             // It is written as the client reads.
             bytes_max: usize::MAX,
         };
-        self.inquire(id, &request.channel, Question::History(query), frame, cx)
+        self.query_channel(
+            id,
+            &request.channel,
+            ChannelQuery::History(query),
+            frame,
+            cx,
+        )
     }
 }
 
 /// A publication was taken.
-pub(super) fn published(id: u32, frame: &mut Frame) -> Done {
+pub(super) fn published(id: u32, frame: &mut ReplyFrame) -> CommandStatus {
     frame.reply(id, Outcome::Publish);
-    Done::Yes
+    CommandStatus::Yes
 }
 
 /// A channel's home has answered a question.
-pub(super) fn answered(id: u32, answer: Answer, frame: &mut Frame, cx: &mut Context<'_>) -> Done {
+pub(super) fn answered(
+    id: u32,
+    answer: HubReply,
+    frame: &mut ReplyFrame,
+    cx: &mut SessionContext<'_>,
+) -> CommandStatus {
     let is_short_of_memory = cx.shared.is_short_of_memory;
     let answer = match is_short_of_memory {
         true => answer,
-        false => match Content::of(answer) {
-            Ok(content) => return Done::Answers(Box::new(Answering::new(id, content))),
+        false => match LongResult::of(answer) {
+            Ok(content) => {
+                return CommandStatus::Answers(Box::new(UnfinishedReply::new(id, content)));
+            }
             Err(answer) => answer,
         },
     };
     let before = frame.len();
     let done = write_answer(id, &answer, frame, is_short_of_memory);
     let bytes = frame.len() - before;
-    cx.shared.work.charge(work::ANSWER_BYTE * bytes as u64);
+    cx.shared
+        .work
+        .charge(work_budget::ANSWER_BYTE * bytes as u64);
     done
 }
 
-fn write_answer(id: u32, answer: &Answer, frame: &mut Frame, is_short_of_memory: bool) -> Done {
+fn write_answer(
+    id: u32,
+    answer: &HubReply,
+    frame: &mut ReplyFrame,
+    is_short_of_memory: bool,
+) -> CommandStatus {
     match answer {
         // It was asked of another worker while there still was memory for the answer.
-        Answer::History(Ok(_)) | Answer::Presence(Ok(_)) if is_short_of_memory => {
+        HubReply::History(Ok(_)) | HubReply::Presence(Ok(_)) if is_short_of_memory => {
             refuse(id, ErrorCode::Internal, frame)
         }
-        Answer::History(Ok(page)) => {
+        HubReply::History(Ok(page)) => {
             writing::history(frame, id, page);
-            Done::Yes
+            CommandStatus::Yes
         }
-        Answer::History(Err(HistoryError::Off)) => refuse(id, ErrorCode::NotAvailable, frame),
-        Answer::History(Err(HistoryError::Unrecoverable)) => {
+        HubReply::History(Err(HistoryError::Off)) => refuse(id, ErrorCode::NotAvailable, frame),
+        HubReply::History(Err(HistoryError::Unrecoverable)) => {
             refuse(id, ErrorCode::UnrecoverablePosition, frame)
         }
-        Answer::History(Err(error @ HistoryError::TooMany(_))) => {
+        HubReply::History(Err(error @ HistoryError::TooMany(_))) => {
             let error = CommandError {
                 code: ErrorCode::LimitExceeded.code(),
                 message: &error.to_string(),
                 is_temporary: false,
             };
             frame.reply(id, Outcome::Error(error));
-            Done::Yes
+            CommandStatus::Yes
         }
-        Answer::History(Err(HistoryError::Busy | HistoryError::Unavailable)) => {
+        HubReply::History(Err(HistoryError::Busy | HistoryError::Unavailable)) => {
             refuse(id, ErrorCode::Internal, frame)
         }
-        Answer::Presence(Ok(clients)) => {
+        HubReply::Presence(Ok(clients)) => {
             writing::presence(frame, id, clients);
-            Done::Yes
+            CommandStatus::Yes
         }
-        Answer::PresenceStats(Ok(stats)) => {
+        HubReply::PresenceStats(Ok(stats)) => {
             let result = PresenceStatsResult {
                 num_clients: stats.clients,
                 num_users: stats.users,
             };
             frame.reply(id, Outcome::PresenceStats(result));
-            Done::Yes
+            CommandStatus::Yes
         }
-        Answer::Presence(Err(error)) | Answer::PresenceStats(Err(error)) => {
+        HubReply::Presence(Err(error)) | HubReply::PresenceStats(Err(error)) => {
             let code = match error {
                 PresenceError::Off => ErrorCode::NotAvailable,
                 PresenceError::TooMany => ErrorCode::LimitExceeded,
@@ -319,7 +339,7 @@ fn write_answer(id: u32, answer: &Answer, frame: &mut Frame, is_short_of_memory:
     }
 }
 
-pub(super) fn refuse(id: u32, code: ErrorCode, frame: &mut Frame) -> Done {
+pub(super) fn refuse(id: u32, code: ErrorCode, frame: &mut ReplyFrame) -> CommandStatus {
     frame.error(id, code);
-    Done::Yes
+    CommandStatus::Yes
 }

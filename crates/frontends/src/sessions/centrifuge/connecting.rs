@@ -8,33 +8,33 @@ use veche_centrifuge::{
     ConnectRequest, ConnectResult, DisconnectCode, ErrorCode, Outcome, RefreshRequest,
     RefreshResult, SubscribeResult,
 };
-use veche_hub::{ChannelName, ClientInfo, Joined, Payload, SubscribeOptions, Ticket};
+use veche_hub::{ChannelName, ClientInfo, Payload, SubscribeOptions, SubscribeOutcome, Ticket};
 use veche_types::codes::CloseCode;
 
-use super::claims::{Connection, Granted};
+use super::claims::{ChannelClaim, ConnectionClaims};
 use super::commands::refuse;
-use super::deciding::Ask;
-use super::frame::Frame;
-use super::instructed::GIVEN;
+use super::frame::ReplyFrame;
+use super::hook_requests::HookQuery;
 use super::pushes::forms;
 use super::subscribing::join;
-use super::tokens::{Denied, counted};
-use super::writing::{self, Welcome};
-use super::{Centrifuge, Context, Done, State, Waiting, ping_times_ms};
-use crate::context::hooks::{self, Grant, Kind};
+use super::tokens::{TokenDenied, counted};
+use super::user_commands::GIVEN;
+use super::writing::{self, SubscribeReply};
+use super::{Centrifuge, CommandStatus, PendingTicket, SessionContext, State, ping_times_ms};
+use crate::context::hooks::{self, HookGrant, HookKind};
 use crate::context::identity::token::Anonymous;
-use crate::context::identity::{Identity, Lease, Term, is_valid_user};
-use crate::context::note::NoteLevel;
-use crate::context::stats::TurnedAway;
-use crate::outbox::Wish;
+use crate::context::identity::{Identity, IdentityLease, Validity, is_valid_user};
+use crate::context::log_note::NoteLevel;
+use crate::context::stats::AcceptRejection;
+use crate::outbox::SubscriptionOptions;
 
 /// What clients are told of the server.
 pub(super) const VERSION: &str = concat!("Veche ", env!("CARGO_PKG_VERSION"));
 
 /// A connect command whose channels' homes have yet to answer, some or all.
-pub(super) struct Connecting {
+pub(super) struct PendingConnect {
     id: u32,
-    channels: Vec<Given>,
+    channels: Vec<PendingServerSubscription>,
     /// What the client is told.
     data: Option<Payload>,
     /// Ticket of the first channel.
@@ -48,74 +48,74 @@ pub(super) struct Connecting {
 struct Admission {
     /// Of the connection, for others to see.
     info: Option<Payload>,
-    channels: Vec<Granted>,
+    channels: Vec<ChannelClaim>,
     /// What the client is told.
     data: Option<Payload>,
     /// For those who decide on its commands.
-    meta: Option<Payload>,
+    metadata: Option<Payload>,
 }
 
-impl From<Connection> for Admission {
-    fn from(says: Connection) -> Self {
+impl From<ConnectionClaims> for Admission {
+    fn from(says: ConnectionClaims) -> Self {
         Self {
             info: says.info,
             channels: says.channels,
             data: None,
-            meta: says.meta,
+            metadata: says.meta,
         }
     }
 }
 
 /// A channel that the server subscribes the client to.
-struct Given {
-    granted: Granted,
+struct PendingServerSubscription {
+    granted: ChannelClaim,
     is_recovering: bool,
     wants_joins: bool,
-    joined: Option<Box<Joined>>,
+    joined: Option<Box<SubscribeOutcome>>,
 }
 
 /// So much of what a client says it is, and of its version, is kept.
-const KIND_BYTES_MAX: usize = 64;
+const CLIENT_NAME_BYTES_MAX: usize = 64;
 
 impl Centrifuge {
     pub(super) fn connect(
         &mut self,
         id: u32,
         request: &ConnectRequest<'_>,
-        frame: &mut Frame,
-        cx: &mut Context<'_>,
-    ) -> Done {
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
+    ) -> CommandStatus {
         let route = cx.route();
-        self.note_endings(cx);
+        self.note_disconnect_count(cx);
         let welcome = match &route.identity {
             Identity::Token(_) if !request.token.is_empty() => {
-                let judge = self.judge(cx.id, route);
+                let judge = self.token_verifier(cx.id, route);
                 let pass = match judge.connection(&request.token, cx.shared) {
                     Ok(pass) => pass,
-                    Err(Denied::Later) => return self.wait_for_keys(),
+                    Err(TokenDenied::Later) => return self.wait_for_keys(),
                     Err(denied) => {
                         denied.note(cx.id, cx.shared);
-                        return match denied.to_connect() {
+                        return match denied.connect_error() {
                             Ok(code) => refuse(id, code, frame),
-                            Err(code) => Done::Close(code),
+                            Err(code) => CommandStatus::Close(code),
                         };
                     }
                 };
-                if let Err(code) = self.name(pass.lease, cx) {
-                    return Done::Close(code);
+                if let Err(code) = self.set_user_of_connection(pass.lease, cx) {
+                    return CommandStatus::Close(code);
                 }
-                pass.says.into()
+                pass.claims.into()
             }
             // A token of the handshake has said all.
-            _ if self.claims.is_some() => match self.said_before(cx) {
+            _ if self.claims.is_some() => match self.handshake_admission(cx) {
                 Ok(says) => says.into(),
                 Err(denied) => {
                     denied.note(cx.id, cx.shared);
-                    return Done::Close(DisconnectCode::InvalidToken);
+                    return CommandStatus::Close(DisconnectCode::InvalidToken);
                 }
             },
             _ if cx.lease.as_deref().is_some_and(|lease| !lease.is_final) => Admission::default(),
-            identity => match self.admitted(id, request, frame, cx) {
+            identity => match self.handle_admission(id, request, frame, cx) {
                 Ok(Some(admission)) => admission,
                 Ok(None) if needs_token(identity) => {
                     return refuse(id, ErrorCode::Unauthorized, frame);
@@ -124,35 +124,35 @@ impl Centrifuge {
                 Err(done) => return done,
             },
         };
-        if let Some(end) = self.ended(cx) {
+        if let Some(end) = self.is_disconnected_meanwhile(cx) {
             return end;
         }
-        self.introduce(welcome.info.clone(), cx);
-        if let Some(meta) = &welcome.meta {
-            self.change_asker(|asker| asker.meta = Some(meta.clone()));
+        self.register_client(welcome.info.clone(), cx);
+        if let Some(meta) = &welcome.metadata {
+            self.update_caller(|asker| asker.meta = Some(meta.clone()));
         }
         self.kind = [&request.name, &request.version]
-            .map(|text| text[..text.floor_char_boundary(KIND_BYTES_MAX)].into());
+            .map(|text| text[..text.floor_char_boundary(CLIENT_NAME_BYTES_MAX)].into());
         self.state = State::Connected;
         let dialect = self.dialect();
         cx.shared
-            .ports
+            .requests
             .outboxes
             .gather_pushes(cx.id, dialect.format());
-        self.give(id, welcome, request, frame, cx)
+        self.add_server_subscriptions(id, welcome, request, frame, cx)
     }
 
     /// What somebody else has decided on a client without a token; `None` where nobody does.
-    fn admitted(
+    fn handle_admission(
         &mut self,
         id: u32,
         request: &ConnectRequest<'_>,
-        frame: &mut Frame,
-        cx: &mut Context<'_>,
-    ) -> Result<Option<Admission>, Done> {
-        if let Some(deciders) = cx.route().deciders.as_deref() {
-            let own = self.deciding.headers;
-            self.change_asker(|asker| {
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
+    ) -> Result<Option<Admission>, CommandStatus> {
+        if let Some(deciders) = cx.route().hook_targets.as_deref() {
+            let own = self.hooks.headers;
+            self.update_caller(|asker| {
                 // Not what it has said with a command before, which was refused.
                 asker.headers.truncate(own);
                 asker.name = request.name.as_ref().into();
@@ -160,21 +160,21 @@ impl Centrifuge {
                 asker.add_headers(&deciders.emulated, &request.headers);
             });
         }
-        let ask = Ask {
+        let ask = HookQuery {
             token: &request.token,
             data: request.data,
             channels: request
                 .subs
                 .iter()
                 .map(|sub| (*sub.channel).into())
-                .take(cx.shared.site.limits.channels_per_client)
+                .take(cx.shared.config.limits.channels_per_client)
                 .collect(),
-            ..Ask::default()
+            ..HookQuery::default()
         };
-        let Some(grant) = self.decided(id, Kind::Connect, ask, frame, cx)? else {
+        let Some(grant) = self.log_decision(id, HookKind::Connect, ask, frame, cx)? else {
             return Ok(None);
         };
-        let Grant {
+        let HookGrant {
             user,
             expires_at_s,
             info,
@@ -185,52 +185,59 @@ impl Centrifuge {
         } = *grant;
         let expires_ms = expires_at_s.map(|at_s| at_s.saturating_mul(1000));
         // A name may stand in both of its lists.
-        if channels.len() > 2 * cx.shared.site.limits.channels_per_client {
-            return Err(Done::Close(DisconnectCode::ChannelLimit));
+        if channels.len() > 2 * cx.shared.config.limits.channels_per_client {
+            return Err(CommandStatus::Close(DisconnectCode::ChannelLimit));
         }
-        if let Some(why) = self.objection(&user, &channels) {
-            return Err(self.undecided(id, Kind::Connect, why, frame, cx));
+        if let Some(why) = self.check_admission(&user, &channels) {
+            return Err(self.hook_failed(id, HookKind::Connect, why, frame, cx));
         }
         if expires_ms.is_some_and(|expires_ms| expires_ms <= cx.shared.now.wall_ms) {
             return Err(refuse(id, ErrorCode::Expired, frame));
         }
         if self.info.user.is_empty() && !user.is_empty() {
-            let_in(&user, cx).map_err(Done::Close)?;
+            admit(&user, cx).map_err(CommandStatus::Close)?;
             self.set_user(&user);
             cx.shared
-                .ports
+                .requests
                 .outboxes
-                .journal
+                .access_log
                 .set_user(cx.id, Some(&user));
         }
         // What the handshake has found out may be over before.
-        let until_ms = cx.lease.as_deref().and_then(|lease| lease.term.until_ms);
+        let until_ms = cx
+            .lease
+            .as_deref()
+            .and_then(|lease| lease.validity.until_ms);
         if expires_ms.is_some_and(|at_ms| until_ms.is_none_or(|until_ms| at_ms < until_ms)) {
             let user = self.info.user.clone().into_string();
-            *cx.lease = Some(Box::new(Lease {
+            *cx.lease = Some(Box::new(IdentityLease {
                 user,
-                term: Term::until_s(expires_at_s),
+                validity: Validity::until_s(expires_at_s),
                 is_final: cx.lease.as_deref().is_some_and(|lease| lease.is_final),
             }));
-            self.is_hurried = true;
+            self.deadline_changed = true;
         }
-        let granted = channels.into_iter().map(|given| Granted {
+        let granted = channels.into_iter().map(|given| ChannelClaim {
             channel: given.channel.into_string(),
             info: given.info,
             data: given.data,
             expires_ms: given.expires_at_s.map(|at_s| at_s.saturating_mul(1000)),
-            ..Granted::default()
+            ..ChannelClaim::default()
         });
         Ok(Some(Admission {
             info,
             channels: granted.collect(),
             data,
-            meta,
+            metadata: meta,
         }))
     }
 
     /// Why a client can't be that user with those channels.
-    fn objection(&self, user: &str, channels: &[hooks::Given]) -> Option<&'static str> {
+    fn check_admission(
+        &self,
+        user: &str,
+        channels: &[hooks::HookSubscription],
+    ) -> Option<&'static str> {
         let own = &*self.info.user;
         if !user.is_empty() && !is_valid_user(user) {
             return Some("it names a user that is none");
@@ -240,18 +247,25 @@ impl Centrifuge {
         }
         let user = if own.is_empty() { user } else { own };
         let mut channels = channels.iter();
-        channels.find_map(|given| given_to(user, &given.channel).err())
+        channels.find_map(|given| server_subscriptions_for(user, &given.channel).err())
     }
 
     /// What the token of the handshake says.
-    fn said_before(&mut self, cx: &Context<'_>) -> Result<Connection, Denied> {
+    fn handshake_admission(
+        &mut self,
+        cx: &SessionContext<'_>,
+    ) -> Result<ConnectionClaims, TokenDenied> {
         let claims = self.claims.take().unwrap_or_default();
-        let namespaces = &cx.shared.site.namespaces;
-        counted(Connection::read(&claims, namespaces), cx.shared)
+        let namespaces = &cx.shared.config.namespaces;
+        counted(ConnectionClaims::read(&claims, namespaces), cx.shared)
     }
 
     /// The client is whom its token names, unless its handshake has named another.
-    fn name(&mut self, lease: Lease, cx: &mut Context<'_>) -> Result<(), DisconnectCode> {
+    fn set_user_of_connection(
+        &mut self,
+        lease: IdentityLease,
+        cx: &mut SessionContext<'_>,
+    ) -> Result<(), DisconnectCode> {
         if cx.lease.is_some() && *self.info.user != *lease.user {
             return Err(DisconnectCode::InvalidToken);
         }
@@ -260,42 +274,46 @@ impl Centrifuge {
         if let Some(user) = user
             && cx.lease.is_none()
         {
-            let_in(user, cx)?;
+            admit(user, cx)?;
         }
         self.set_user(&lease.user);
-        cx.shared.ports.outboxes.journal.set_user(cx.id, user);
+        cx.shared.requests.outboxes.access_log.set_user(cx.id, user);
         *cx.lease = Some(Box::new(lease));
-        self.is_hurried = true;
+        self.deadline_changed = true;
         Ok(())
     }
 
     /// Notes how often back ends have ended sessions and subscriptions so far, so that calls made while the command waits for
     /// keys or a decision bind its user. A handshake that names the user has noted it before.
-    fn note_endings(&mut self, cx: &Context<'_>) {
-        let is_first = !self.has_asked && !self.deciding.has_verdict();
-        if is_first && (self.info.user.is_empty() || self.asked.is_none()) {
-            self.asked = Some(cx.shared.process.endings());
+    fn note_disconnect_count(&mut self, cx: &SessionContext<'_>) {
+        let is_first = !self.has_requested_keys && !self.hooks.has_decision();
+        if is_first && (self.info.user.is_empty() || self.disconnects_seen.is_none()) {
+            self.disconnects_seen = Some(cx.shared.process.disconnect_count());
         }
     }
 
     /// Whether the user was unsubscribed from a channel since then.
-    fn is_unsubscribed(&self, channel: &str, cx: &Context<'_>) -> bool {
+    fn is_unsubscribed(&self, channel: &str, cx: &SessionContext<'_>) -> bool {
         let ClientInfo { user, client, .. } = &*self.info;
         let shared = &cx.shared;
-        !user.is_empty() && shared.is_unsubscribed_since(user, channel, self.asked, client)
+        !user.is_empty()
+            && shared.is_unsubscribed_since(user, channel, self.disconnects_seen, client)
     }
 
     /// Its user may have been disconnected since the question for the user was asked: that call did not find
     /// this one yet.
-    fn ended(&self, cx: &Context<'_>) -> Option<Done> {
+    fn is_disconnected_meanwhile(&self, cx: &SessionContext<'_>) -> Option<CommandStatus> {
         let ClientInfo { user, client, .. } = &*self.info;
         let (code, reason) = CloseCode::Disconnected.parts();
-        let is_ended = !user.is_empty() && cx.shared.is_ended_since(user, self.asked, client);
-        is_ended.then(|| Done::End(code, reason.into()))
+        let is_ended = !user.is_empty()
+            && cx
+                .shared
+                .is_disconnected_since(user, self.disconnects_seen, client);
+        is_ended.then(|| CommandStatus::End(code, reason.into()))
     }
 
     /// From now on it has a name among connections.
-    fn introduce(&mut self, conn_info: Option<Payload>, cx: &mut Context<'_>) {
+    fn register_client(&mut self, conn_info: Option<Payload>, cx: &mut SessionContext<'_>) {
         self.ensure_client(cx);
         self.info = Arc::new(ClientInfo {
             user: self.info.user.clone(),
@@ -306,15 +324,15 @@ impl Centrifuge {
     }
 
     /// Subscribes the client to its own channel and to those that it is given.
-    fn give(
+    fn add_server_subscriptions(
         &mut self,
         id: u32,
         welcome: Admission,
         request: &ConnectRequest<'_>,
-        frame: &mut Frame,
-        cx: &mut Context<'_>,
-    ) -> Done {
-        let mut all: Vec<Granted> = Vec::new();
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
+    ) -> CommandStatus {
+        let mut all: Vec<ChannelClaim> = Vec::new();
         let mut channels = welcome.channels;
         if !self.info.user.is_empty() {
             let channel = format!("#{}", self.info.user);
@@ -322,9 +340,9 @@ impl Centrifuge {
             let named = channels.iter().position(|one| one.channel == channel);
             all.push(match named {
                 Some(place) => channels.remove(place),
-                None => Granted {
+                None => ChannelClaim {
                     channel,
-                    ..Granted::default()
+                    ..ChannelClaim::default()
                 },
             });
         }
@@ -338,10 +356,10 @@ impl Centrifuge {
             self.add_asked(&mut all, request, cx);
         }
         all.retain(|one| !self.is_unsubscribed(&one.channel, cx));
-        if all.len() > cx.shared.site.limits.channels_per_client {
-            return Done::Close(DisconnectCode::ChannelLimit);
+        if all.len() > cx.shared.config.limits.channels_per_client {
+            return CommandStatus::Close(DisconnectCode::ChannelLimit);
         }
-        let mut connecting = Connecting {
+        let mut connecting = PendingConnect {
             id,
             channels: Vec::with_capacity(all.len()),
             data: welcome.data,
@@ -349,20 +367,20 @@ impl Centrifuge {
             open: 0,
         };
         for granted in all {
-            let channel = match given_to(&self.info.user, &granted.channel) {
+            let channel = match server_subscriptions_for(&self.info.user, &granted.channel) {
                 Ok(channel) => channel,
                 Err(why) => {
                     let what = format!("its token is refused: {why}");
-                    cx.shared.note(cx.id, NoteLevel::Warn, what);
-                    return Done::Close(DisconnectCode::InvalidToken);
+                    cx.shared.log(cx.id, NoteLevel::Warn, what);
+                    return CommandStatus::Close(DisconnectCode::InvalidToken);
                 }
             };
             let subs = request.subs.iter();
             let mut subs = subs.filter(|sub| sub.channel == granted.channel);
-            let manner = granted.manner;
-            let options = cx.shared.site.namespaces.of(&granted.channel);
+            let manner = granted.overrides;
+            let options = cx.shared.config.namespaces.of(&granted.channel);
             let wants_joins =
-                manner.hears_joins(&options) || subs.clone().any(|sub| sub.join_leave);
+                manner.receives_join_leave(&options) || subs.clone().any(|sub| sub.join_leave);
             let known = subs.find(|sub| sub.recover).map(|sub| {
                 let position = &sub.position;
                 Arc::from([writing::since(&position.epoch, position.offset)])
@@ -379,15 +397,15 @@ impl Centrifuge {
             let joined = match join(channel, ticket, &joining, cx) {
                 Ok(joined) => joined,
                 Err(code) => {
-                    cx.shared.note(cx.id, NoteLevel::Warn, code.words());
-                    return Done::Close(DisconnectCode::Internal);
+                    cx.shared.log(cx.id, NoteLevel::Warn, code.text());
+                    return CommandStatus::Close(DisconnectCode::Internal);
                 }
             };
-            let is_renewed = cx.route().decider(Kind::SubRefresh).is_some();
-            self.subscriptions.give(&granted, is_renewed);
-            self.is_hurried |= granted.expires_ms.is_some();
+            let is_renewed = cx.route().hook_target(HookKind::SubRefresh).is_some();
+            self.subscriptions.add_by_server(&granted, is_renewed);
+            self.deadline_changed |= granted.expires_ms.is_some();
             connecting.open += usize::from(joined.is_none());
-            connecting.channels.push(Given {
+            connecting.channels.push(PendingServerSubscription {
                 is_recovering,
                 wants_joins,
                 joined: joined.flatten(),
@@ -396,19 +414,19 @@ impl Centrifuge {
         }
         match connecting.open {
             0 => self.connected(connecting, frame, cx),
-            _ => Done::Waits(Waiting::Connect(Box::new(connecting))),
+            _ => CommandStatus::Waits(PendingTicket::Connect(Box::new(connecting))),
         }
     }
 
     /// The home of one of the given channels has counted the client.
     pub(super) fn connect_answered(
         &mut self,
-        mut connecting: Box<Connecting>,
+        mut connecting: Box<PendingConnect>,
         Ticket(ticket): Ticket,
-        joined: Option<Box<Joined>>,
-        frame: &mut Frame,
-        cx: &mut Context<'_>,
-    ) -> Done {
+        joined: Option<Box<SubscribeOutcome>>,
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
+    ) -> CommandStatus {
         let place = (ticket.wrapping_sub(connecting.first) % GIVEN) as usize;
         if let Some(given) = connecting.channels.get_mut(place) {
             given.joined = joined;
@@ -416,22 +434,22 @@ impl Centrifuge {
         }
         match connecting.open {
             0 => self.connected(*connecting, frame, cx),
-            _ => Done::Waits(Waiting::Connect(connecting)),
+            _ => CommandStatus::Waits(PendingTicket::Connect(connecting)),
         }
     }
 
     /// Everything is there: the reply is written, and what came meanwhile follows.
     fn connected(
         &mut self,
-        mut connecting: Connecting,
-        frame: &mut Frame,
-        cx: &mut Context<'_>,
-    ) -> Done {
+        mut connecting: PendingConnect,
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
+    ) -> CommandStatus {
         // Maybe while homes were asked: whoever closes a user's connections did not find this one yet.
-        if cx.shared.is_blocked(&self.info.user) {
-            return Done::Close(DisconnectCode::PermissionDenied);
+        if cx.shared.is_banned(&self.info.user) {
+            return CommandStatus::Close(DisconnectCode::PermissionDenied);
         }
-        if let Some(end) = self.ended(cx) {
+        if let Some(end) = self.is_disconnected_meanwhile(cx) {
             return end;
         }
         // Calls that end subscriptions bind it too.
@@ -443,13 +461,13 @@ impl Centrifuge {
             }
             !is_over
         });
-        let outboxes = &cx.shared.ports.outboxes;
+        let outboxes = &cx.shared.requests.outboxes;
         let mut bytes_left = outboxes.outbox_bytes_max();
         let remembering = connecting
             .channels
             .iter()
             .filter(|one| one.joined.is_some());
-        let each_bytes = outboxes.mark_bytes(cx.id, remembering.count());
+        let each_bytes = outboxes.cursor_bytes(cx.id, remembering.count());
         let mut welcomes = Vec::with_capacity(connecting.channels.len());
         for given in &connecting.channels {
             let joined = given.joined.as_deref();
@@ -457,22 +475,22 @@ impl Centrifuge {
             let is_asked = joined.is_some() || self.since_event().is_none();
             let is_recovering = given.is_recovering && is_asked;
             let bytes_max = (bytes_left, each_bytes);
-            let welcome = Welcome::new(joined, is_recovering, self.encoding, bytes_max);
+            let welcome = SubscribeReply::new(joined, is_recovering, self.encoding, bytes_max);
             bytes_left -= welcome.bytes();
             if is_recovering {
                 cx.shared.stats.recovery(welcome.is_whole());
             }
             if given.wants_joins {
-                let outboxes = &mut cx.shared.ports.outboxes;
-                let wish = Wish {
+                let outboxes = &mut cx.shared.requests.outboxes;
+                let wish = SubscriptionOptions {
                     joins: true,
-                    ..Wish::default()
+                    ..SubscriptionOptions::default()
                 };
-                outboxes.wish(cx.id, &given.granted.channel, wish);
+                outboxes.set_subscription_options(cx.id, &given.granted.channel, wish);
             }
             welcomes.push(welcome);
         }
-        let publications: Vec<_> = welcomes.iter().map(Welcome::publications).collect();
+        let publications: Vec<_> = welcomes.iter().map(SubscribeReply::publications).collect();
         let names = connecting.channels.iter().map(|one| &*one.granted.channel);
         let missed = names.zip(&welcomes).zip(&publications);
         let missed: Vec<_> = missed.map(|((name, of), all)| (name, of, &**all)).collect();
@@ -495,10 +513,10 @@ impl Centrifuge {
         let (interval_ms, _) = ping_times_ms(cx.shared);
         let now = cx.shared.now;
         // Of what somebody else sees to the client knows nothing.
-        let is_renewed = cx.route().decider(Kind::Refresh).is_some();
+        let is_renewed = cx.route().hook_target(HookKind::Refresh).is_some();
         let lease = cx.lease.as_deref();
         let lease = lease.filter(|lease| !is_renewed && !lease.is_final);
-        let ttl_s = lease.and_then(|lease| lease.term.ttl_s(now));
+        let ttl_s = lease.and_then(|lease| lease.validity.ttl_s(now));
         let session = self.address.as_ref().map(|address| address.text());
         let data = connecting.data.as_ref();
         let node = session.as_ref().map(|_| cx.shared.process.node());
@@ -517,57 +535,57 @@ impl Centrifuge {
         };
         frame.reply(connecting.id, Outcome::Connect(result));
         if self.is_one_way() {
-            self.tell_missed(&missed, frame, cx);
+            self.push_missed(&missed, frame, cx);
         }
         (self.pinged_ms, self.is_pinged) = (now.mono_ms, false);
-        frame.send(cx.id, &mut cx.shared.ports.outboxes);
-        cx.shared.ports.outboxes.begin_pushes(cx.id);
-        Done::Yes
+        frame.send(cx.id, &mut cx.shared.requests.outboxes);
+        cx.shared.requests.outboxes.begin_pushes(cx.id);
+        CommandStatus::Yes
     }
 
     pub(super) fn refresh(
         &mut self,
         id: u32,
         request: &RefreshRequest<'_>,
-        frame: &mut Frame,
-        cx: &mut Context<'_>,
-    ) -> Done {
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
+    ) -> CommandStatus {
         if cx.lease.as_deref().is_none_or(|lease| lease.is_final) {
             return refuse(id, ErrorCode::NotAvailable, frame);
         }
         if request.token.is_empty() {
             return refuse(id, ErrorCode::BadRequest, frame);
         }
-        let judge = self.judge(cx.id, cx.route());
+        let judge = self.token_verifier(cx.id, cx.route());
         let pass = match judge.connection(&request.token, cx.shared) {
             Ok(pass) => pass,
-            Err(Denied::Later) => return self.wait_for_keys(),
-            Err(Denied::NoKeys) => return refuse(id, ErrorCode::Internal, frame),
+            Err(TokenDenied::Later) => return self.wait_for_keys(),
+            Err(TokenDenied::NoKeys) => return refuse(id, ErrorCode::Internal, frame),
             Err(denied) => {
                 denied.note(cx.id, cx.shared);
-                return Done::Close(match denied {
+                return CommandStatus::Close(match denied {
                     // A client that comes back with it is told to get another one.
-                    Denied::Expired | Denied::Over => DisconnectCode::Expired,
+                    TokenDenied::Expired | TokenDenied::Revoked => DisconnectCode::Expired,
                     _ => DisconnectCode::InvalidToken,
                 });
             }
         };
         if *pass.lease.user != *self.info.user {
-            Denied::NotFor("it is another user's").note(cx.id, cx.shared);
-            return Done::Close(DisconnectCode::InvalidToken);
+            TokenDenied::NotFor("it is another user's").note(cx.id, cx.shared);
+            return CommandStatus::Close(DisconnectCode::InvalidToken);
         }
         // It comes back with the new token, and is subscribed as that says.
-        if !self.subscriptions.are_those(&pass.says.channels) {
-            return Done::Close(DisconnectCode::InsufficientState);
+        if !self.subscriptions.are_exactly(&pass.claims.channels) {
+            return CommandStatus::Close(DisconnectCode::InsufficientState);
         }
         cx.shared.stats.tokens_renewed.add(1);
-        if let Some(info) = pass.says.info {
+        if let Some(info) = pass.claims.info {
             Arc::make_mut(&mut self.info).conn_info = Some(info);
         }
-        if let Some(meta) = pass.says.meta {
-            self.change_asker(|asker| asker.meta = Some(meta));
+        if let Some(meta) = pass.claims.meta {
+            self.update_caller(|asker| asker.meta = Some(meta));
         }
-        let ttl_s = pass.lease.term.ttl_s(cx.shared.now);
+        let ttl_s = pass.lease.validity.ttl_s(cx.shared.now);
         let result = RefreshResult {
             client: &self.info.client,
             version: VERSION,
@@ -575,9 +593,9 @@ impl Centrifuge {
             ttl_s: ttl_s.unwrap_or(0),
         };
         *cx.lease = Some(Box::new(pass.lease));
-        self.is_hurried = true;
+        self.deadline_changed = true;
         frame.reply(id, Outcome::Refresh(result));
-        Done::Yes
+        CommandStatus::Yes
     }
 }
 
@@ -590,12 +608,14 @@ fn needs_token(identity: &Identity) -> bool {
 }
 
 /// Counts a client in as this user, if he is let in.
-fn let_in(user: &str, cx: &mut Context<'_>) -> Result<(), DisconnectCode> {
-    if cx.shared.is_blocked(user) {
+fn admit(user: &str, cx: &mut SessionContext<'_>) -> Result<(), DisconnectCode> {
+    if cx.shared.is_banned(user) {
         return Err(DisconnectCode::PermissionDenied);
     }
-    if !cx.shared.count_user_in(cx.id, user) {
-        cx.shared.stats.turn_away(TurnedAway::UserConnections);
+    if !cx.shared.add_user_session(cx.id, user) {
+        cx.shared
+            .stats
+            .reject_accept(AcceptRejection::UserConnections);
         return Err(DisconnectCode::ConnectionLimit);
     }
     Ok(())
@@ -603,7 +623,10 @@ fn let_in(user: &str, cx: &mut Context<'_>) -> Result<(), DisconnectCode> {
 
 /// A channel that a back end gives to a user by name, whatever the name says of others: that is the back end's own
 /// decision. But a user's own channel shows whose connection it is, and nobody else is in there.
-fn given_to<'c>(user: &str, channel: &'c str) -> Result<ChannelName<'c>, &'static str> {
+fn server_subscriptions_for<'c>(
+    user: &str,
+    channel: &'c str,
+) -> Result<ChannelName<'c>, &'static str> {
     let name = ChannelName::new(channel).map_err(|_| "it names a channel that is none")?;
     match name.user() {
         Some(owner) if owner != user => Err("it names another user's own channel"),

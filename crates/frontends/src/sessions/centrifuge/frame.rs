@@ -3,13 +3,13 @@
 use veche_centrifuge::{DisconnectCode, Encoding, ErrorCode, Outcome, Push, PushBody, Reply};
 use veche_hub::ConnectionId;
 
-use super::pushes::{Dialect, kind};
+use super::pushes::{PushEncoding, kind};
 use crate::outbox::Outboxes;
 
-/// What is to leave together, in order. It has to be [sent](Frame::send) before anything that may write a publication
+/// What is to leave together, in order. It has to be [sent](ReplyFrame::send) before anything that may write a publication
 /// into the same outbox.
-pub(super) struct Frame {
-    dialect: Dialect,
+pub(super) struct ReplyFrame {
+    dialect: PushEncoding,
     bytes: Vec<u8>,
     /// What becomes of a client that no reply can tell that its request failed.
     end: Option<DisconnectCode>,
@@ -17,9 +17,9 @@ pub(super) struct Frame {
     refusal: Option<(u32, Box<str>)>,
 }
 
-impl Frame {
+impl ReplyFrame {
     /// Empty; `bytes` lend their memory.
-    pub(super) fn new(dialect: impl Into<Dialect>, bytes: Vec<u8>) -> Self {
+    pub(super) fn new(dialect: impl Into<PushEncoding>, bytes: Vec<u8>) -> Self {
         debug_assert!(bytes.is_empty());
         Self {
             dialect: dialect.into(),
@@ -78,7 +78,7 @@ impl Frame {
         self.add(|dialect, out| dialect.encoding.write_ping(out));
     }
 
-    fn add(&mut self, write: impl FnOnce(Dialect, &mut Vec<u8>)) {
+    fn add(&mut self, write: impl FnOnce(PushEncoding, &mut Vec<u8>)) {
         if self.dialect.encoding == Encoding::Json && !self.bytes.is_empty() {
             self.bytes.push(b'\n');
         }

@@ -9,24 +9,24 @@
 //! command is written before the hub is called again, so it stands before all that follows from it; while a connect
 //! command waits for the homes of several channels, what comes meanwhile waits behind its reply.
 
-mod answering;
 mod channels;
 mod claims;
 mod commands;
 mod connecting;
-mod deciding;
+mod decision_log;
 mod frame;
-mod instructed;
-pub(crate) mod manner;
+mod hook_requests;
+mod long_replies;
 mod one_way;
 mod opening;
+pub(crate) mod overrides;
 mod pushes;
 mod renewing;
 mod session;
 mod subscribing;
 mod tokens;
 mod transport;
-mod watched;
+mod user_commands;
 pub(crate) mod writing;
 
 use std::borrow::Cow;
@@ -34,39 +34,39 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use veche_centrifuge::{
-    Command, Disconnect, DisconnectCode, Encoding, ErrorCode, Limits, Push, PushBody, Request,
+    Command, DecodeLimits, Disconnect, DisconnectCode, Encoding, ErrorCode, Push, PushBody, Request,
 };
-use veche_hub::{Answer, ClientInfo, ConnectionId, Ticket};
+use veche_hub::{ClientInfo, ConnectionId, HubReply, Ticket};
 use veche_types::Now;
 use veche_types::codes::CloseCode;
 
-use crate::context::census::About;
-use crate::context::hooks::QuestionId;
-use crate::context::identity::{Finding, Unknown};
-use crate::context::note::NoteLevel;
-use crate::context::pace::Paced;
-use crate::context::protocol::Protocol;
+use crate::context::hooks::HookRequestId;
+use crate::context::identity::{AuthError, IdentityResult};
+use crate::context::log_note::NoteLevel;
+use crate::context::protocol::ClientProtocol;
+use crate::context::rate_limiter::RateDecision;
 use crate::context::route::Route;
-use crate::context::session::{Context, Flow};
-use crate::context::shared::Shared;
-use crate::context::step::Block;
-use crate::context::work;
+use crate::context::session::{Flow, SessionContext};
+use crate::context::session_info::SessionInfo;
+use crate::context::step::WaitReason;
+use crate::context::work_budget;
+use crate::context::worker_context::Context;
 use crate::outbox::ANSWERS_BYTES_HIGH;
-use answering::Answering;
-use connecting::Connecting;
-use deciding::Deciding;
-use frame::Frame;
-use instructed::{GIVEN, Givens};
-use one_way::OneWay;
-use subscribing::{Asked, Subscriptions};
-use tokens::Judge;
-use transport::Relays;
+use connecting::PendingConnect;
+use frame::ReplyFrame;
+use hook_requests::HookState;
+use long_replies::UnfinishedReply;
+use one_way::OneWayState;
+use subscribing::{RequestedSubscription, Subscriptions};
+use tokens::TokenCheck;
+use transport::RelayQueue;
+use user_commands::{GIVEN, ServerSubscriptions};
 
-use crate::context::relay::{Address, Relay};
-use watched::Asking;
+use crate::context::relay::{EmulationAddress, EmulationRequest};
+use decision_log::WatchedCommand;
 
 /// As routes and the configuration know it.
-pub(crate) static PROTOCOL: Protocol = Protocol {
+pub(crate) static PROTOCOL: ClientProtocol = ClientProtocol {
     name: "centrifuge",
     methods: &["GET", "POST", "OPTIONS"],
     options: &[
@@ -105,31 +105,31 @@ pub(crate) struct Centrifuge {
     /// The next one is counted by the route's rate already.
     is_counted: bool,
     /// What came another way behind it, as it came.
-    relays: Relays,
+    relays: RelayQueue,
     /// What the next command waits for.
-    waiting: Option<Waiting>,
+    waiting: Option<PendingTicket>,
     /// The answer to the last one, while that is being written; nothing else is said before it is whole.
-    answering: Option<Box<Answering>>,
+    answering: Option<Box<UnfinishedReply>>,
     /// Of the last request to the hub on behalf of a command.
     ticket: u32,
     /// Channels to which a back end has subscribed it, until their homes have answered.
-    given: Givens,
+    server_subscriptions: ServerSubscriptions,
     /// Other keys were asked for, on behalf of the next command.
-    has_asked: bool,
+    has_requested_keys: bool,
     /// What it asks others, and what they say.
-    deciding: Deciding,
+    hooks: HookState,
     /// Where commands come from another way, and what shows that they are this client's.
-    address: Option<Box<Address>>,
+    address: Option<Box<EmulationAddress>>,
     /// What kind of client it says it is, and its version.
     kind: [Box<str>; 2],
     /// It only listens.
-    one_way: Option<OneWay>,
+    one_way: Option<OneWayState>,
     /// What the token of its handshake says, until it has connected.
     claims: Option<Box<Map<String, Value>>>,
     /// The [endings](crate::Process::endings) when the question for the user was asked.
-    asked: Option<u64>,
+    disconnects_seen: Option<u64>,
     /// The next thing may be due earlier than was said last.
-    is_hurried: bool,
+    deadline_changed: bool,
     /// When it began; from the connect reply on, when the last ping went.
     pinged_ms: u64,
     /// Nothing has come since the last ping.
@@ -146,9 +146,9 @@ enum State {
 }
 
 /// What has been asked of a home elsewhere, and on behalf of which command.
-enum Waiting {
-    Connect(Box<Connecting>),
-    Subscribe(Box<Asked>),
+enum PendingTicket {
+    Connect(Box<PendingConnect>),
+    Subscribe(Box<RequestedSubscription>),
     Publish {
         id: u32,
     },
@@ -158,18 +158,18 @@ enum Waiting {
     /// Keys that are fetched.
     Keys,
     /// Somebody decides on the next command.
-    Verdict(QuestionId),
+    Verdict(HookRequestId),
 }
 
 /// What became of one command.
-enum Done {
+enum CommandStatus {
     Yes,
     /// It has asked for something, and ends when that comes.
-    Waits(Waiting),
+    Waits(PendingTicket),
     /// It has an answer that is written in slices, behind those before it.
-    Answers(Box<Answering>),
+    Answers(Box<UnfinishedReply>),
     /// Nothing of it was done: it is to be tried again.
-    Not(Block),
+    Not(WaitReason),
     Close(DisconnectCode),
     /// The session is to be closed with a code and words that are not the server's.
     End(u16, Cow<'static, str>),
@@ -177,12 +177,12 @@ enum Done {
 
 impl From<DisconnectCode> for Flow {
     fn from(code: DisconnectCode) -> Self {
-        Self::Close(code.code(), code.words().into())
+        Self::Close(code.code(), code.text().into())
     }
 }
 
 /// The code and the words of the protocol for a close that is the server's own.
-pub(crate) fn words(code: u16, reason: &str) -> (u16, Cow<'_, str>) {
+pub(crate) fn close_code_and_reason(code: u16, reason: &str) -> (u16, Cow<'_, str>) {
     let known = match CloseCode::with_parts(code, reason) {
         Some(CloseCode::GoingAway | CloseCode::Restarting) => DisconnectCode::Shutdown,
         Some(CloseCode::SlowConsumer) => DisconnectCode::Slow,
@@ -190,14 +190,14 @@ pub(crate) fn words(code: u16, reason: &str) -> (u16, Cow<'_, str>) {
         Some(CloseCode::Idle) => DisconnectCode::ConnectionClosed,
         _ => return (code, reason.into()),
     };
-    (known.code(), known.words().into())
+    (known.code(), known.text().into())
 }
 
 /// The code by which a client learns that another try will not do.
-fn disconnect(why: Unknown) -> Option<DisconnectCode> {
+fn disconnect(why: AuthError) -> Option<DisconnectCode> {
     match why {
-        Unknown::Stranger => Some(DisconnectCode::InvalidToken),
-        Unknown::Unwanted | Unknown::Blocked => Some(DisconnectCode::PermissionDenied),
+        AuthError::RejectedByHook => Some(DisconnectCode::InvalidToken),
+        AuthError::ForbiddenByHook | AuthError::Blocked => Some(DisconnectCode::PermissionDenied),
         _ => None,
     }
 }
@@ -221,28 +221,28 @@ impl Centrifuge {
             taken: 0,
             commands: 0,
             is_counted: false,
-            relays: Relays::default(),
+            relays: RelayQueue::default(),
             waiting: None,
             answering: None,
             ticket: 0,
-            given: Givens::default(),
-            has_asked: false,
-            deciding: Deciding::default(),
+            server_subscriptions: ServerSubscriptions::default(),
+            has_requested_keys: false,
+            hooks: HookState::default(),
             address: None,
             kind: Default::default(),
             one_way: None,
             claims: None,
-            asked: None,
-            is_hurried: false,
+            disconnects_seen: None,
+            deadline_changed: false,
             pinged_ms: now.mono_ms,
             is_pinged: false,
         }
     }
 
     /// What a back end is told of it.
-    pub(crate) fn about(&self) -> About<'_> {
+    pub(crate) fn about(&self) -> SessionInfo<'_> {
         let [name, version] = &self.kind;
-        About {
+        SessionInfo {
             client: &self.info.client,
             handler: PROTOCOL.name,
             protocol: match self.encoding {
@@ -251,7 +251,7 @@ impl Centrifuge {
             },
             name,
             version,
-            ..About::default()
+            ..SessionInfo::default()
         }
     }
 
@@ -266,11 +266,11 @@ impl Centrifuge {
         claims: Option<Box<Map<String, Value>>>,
         asked: Option<u64>,
     ) {
-        (self.claims, self.asked) = (claims, asked);
+        (self.claims, self.disconnects_seen) = (claims, asked);
     }
 
-    /// The client has no WebSocket: it has said this with its request, and the rest comes as [relays](Relay).
-    pub(crate) fn begin_emulation(&mut self, address: Address, commands: &[u8]) {
+    /// The client has no WebSocket: it has said this with its request, and the rest comes as [relays](EmulationRequest).
+    pub(crate) fn begin_emulation(&mut self, address: EmulationAddress, commands: &[u8]) {
         self.address = Some(Box::new(address));
         self.message = commands.to_vec();
         // Also of nothing.
@@ -283,15 +283,19 @@ impl Centrifuge {
     }
 
     /// Whether commands that came another way are this client's.
-    pub(crate) fn is_meant_by(&self, relay: &Relay) -> bool {
+    pub(crate) fn accepts_relay(&self, relay: &EmulationRequest) -> bool {
         let address = self.address.as_ref();
-        address.is_some_and(|address| address.is(&relay.to))
+        address.is_some_and(|address| address.equals_constant_time(&relay.to))
     }
 
     /// Commands of this client that came another way.
-    pub(crate) fn relayed(&mut self, relay: &Relay, cx: &mut Context<'_>) -> Flow {
+    pub(crate) fn handle_relay(
+        &mut self,
+        relay: &EmulationRequest,
+        cx: &mut SessionContext<'_>,
+    ) -> Flow {
         if !self.has_commands() {
-            let mut bytes = cx.shared.ports.outboxes.spare();
+            let mut bytes = cx.shared.requests.outboxes.spare();
             bytes.extend_from_slice(&relay.commands);
             return self.message(bytes, cx);
         }
@@ -300,7 +304,7 @@ impl Centrifuge {
             return DisconnectCode::TooManyRequests.into();
         }
         self.is_pinged = false;
-        Flow::GoOn
+        Flow::Continue
     }
 
     /// The last words on a transport that has no other way to say them.
@@ -309,22 +313,22 @@ impl Centrifuge {
         id: ConnectionId,
         code: u16,
         reason: &str,
-        shared: &mut Shared,
+        shared: &mut Context,
     ) {
-        let mut frame = Frame::new(self.dialect(), Vec::new());
+        let mut frame = ReplyFrame::new(self.dialect(), Vec::new());
         let body = PushBody::Disconnect(Disconnect { code, reason });
         // It has no data that could be binary.
         frame.push(&Push { channel: "", body });
-        frame.send(id, &mut shared.ports.outboxes);
+        frame.send(id, &mut shared.requests.outboxes);
     }
 
     /// A whole message; `bytes` go back to the outboxes.
-    pub(crate) fn message(&mut self, bytes: Vec<u8>, cx: &mut Context<'_>) -> Flow {
+    pub(crate) fn message(&mut self, bytes: Vec<u8>, cx: &mut SessionContext<'_>) -> Flow {
         debug_assert!(self.waiting.is_none(), "what comes meanwhile is not read");
         self.is_pinged = false;
         self.message = bytes;
         (self.taken, self.commands) = (0, 0);
-        self.go_on(cx)
+        self.continue_input(cx)
     }
 
     /// Refuses the client. SDKs take a refused handshake for a network error and try for ever; after a terminal code
@@ -334,24 +338,24 @@ impl Centrifuge {
     }
 
     /// Goes on with the commands there are.
-    pub(crate) fn go_on(&mut self, cx: &mut Context<'_>) -> Flow {
+    pub(crate) fn continue_input(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         if let State::Refused(code) = self.state {
             return code.into();
         }
         loop {
-            let flow = match self.go_on_with_answer(cx) {
-                Flow::GoOn => self.go_on_with_message(cx),
+            let flow = match self.continue_reply(cx) {
+                Flow::Continue => self.continue_message(cx),
                 flow => return flow,
             };
             if self.answering.is_some() {
                 // A command has just had a long answer, which comes before the next command.
                 continue;
             }
-            if flow != Flow::GoOn {
+            if flow != Flow::Continue {
                 return flow;
             }
             let Some(commands) = self.relays.next() else {
-                return Flow::GoOn;
+                return Flow::Continue;
             };
             self.message = commands;
             (self.taken, self.commands) = (0, 0);
@@ -359,11 +363,11 @@ impl Centrifuge {
     }
 
     /// Goes on with an answer that is not whole.
-    fn go_on_with_answer(&mut self, cx: &mut Context<'_>) -> Flow {
+    fn continue_reply(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         let Some(answering) = &mut self.answering else {
-            return Flow::GoOn;
+            return Flow::Continue;
         };
-        let flow = answering.go_on(self.encoding, cx);
+        let flow = answering.write_next(self.encoding, cx);
         if !matches!(flow, Flow::Wait(_)) {
             self.answering = None;
         }
@@ -375,38 +379,45 @@ impl Centrifuge {
         self.answering = None;
     }
 
-    fn go_on_with_message(&mut self, cx: &mut Context<'_>) -> Flow {
+    fn continue_message(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         match self.waiting {
             None => {}
-            Some(Waiting::Verdict(_)) => return Flow::Wait(Block::Verdict),
-            Some(_) => return Flow::Wait(Block::Answer),
+            Some(PendingTicket::Verdict(_)) => return Flow::Wait(WaitReason::HookDecision),
+            Some(_) => return Flow::Wait(WaitReason::Answer),
         }
         let message = std::mem::take(&mut self.message);
         if message.capacity() == 0 {
-            return Flow::GoOn;
+            return Flow::Continue;
         }
-        let bytes = cx.shared.ports.outboxes.spare();
-        let mut frame = Frame::new(self.dialect(), bytes);
+        let bytes = cx.shared.requests.outboxes.spare();
+        let mut frame = ReplyFrame::new(self.dialect(), bytes);
         let mut flow = match self.is_one_way() {
             true => self.listen(&message, &mut frame, cx),
-            false => self.work(&message, &mut frame, cx),
+            false => self.process_commands(&message, &mut frame, cx),
         };
         if let Some(code) = frame.end() {
             flow = code.into();
         }
-        frame.send(cx.id, &mut cx.shared.ports.outboxes);
-        cx.shared.ports.outboxes.recycle(frame.into_bytes());
+        frame.send(cx.id, &mut cx.shared.requests.outboxes);
+        cx.shared.requests.outboxes.recycle(frame.into_bytes());
         match flow {
             Flow::Wait(_) => self.message = message,
-            Flow::GoOn | Flow::Close(..) => cx.shared.ports.outboxes.recycle(message),
+            Flow::Continue | Flow::Close(..) => cx.shared.requests.outboxes.recycle(message),
         }
         flow
     }
 
-    fn work(&mut self, message: &[u8], frame: &mut Frame, cx: &mut Context<'_>) -> Flow {
-        let limits = Limits {
+    fn process_commands(
+        &mut self,
+        message: &[u8],
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
+    ) -> Flow {
+        let limits = DecodeLimits {
             message_bytes_max: usize::MAX,
-            commands_max: Limits::default().commands_max.saturating_sub(self.commands),
+            commands_max: DecodeLimits::default()
+                .commands_max
+                .saturating_sub(self.commands),
         };
         let begin = self.taken;
         let mut commands = self.encoding.commands(&message[begin..], limits);
@@ -415,179 +426,193 @@ impl Centrifuge {
                 Some(Ok(command)) => command,
                 Some(Err(malformed)) => {
                     let what = format!("closed with 3501: {malformed}");
-                    cx.shared.note(cx.id, NoteLevel::Info, what);
+                    cx.shared.log(cx.id, NoteLevel::Info, what);
                     cx.shared.stats.protocol_errors.add(1);
                     return DisconnectCode::BadRequest.into();
                 }
                 // A message says something.
                 None if self.commands == 0 => return DisconnectCode::BadRequest.into(),
-                None => return Flow::GoOn,
+                None => return Flow::Continue,
             };
             let paced = match self.is_counted {
-                true => Paced::InTime,
-                false => cx.paced(),
+                true => RateDecision::Allow,
+                false => cx.check_command_rate(),
             };
             match paced {
-                Paced::InTime | Paced::ThenWait => self.is_counted = true,
-                Paced::Wait => return Flow::Wait(Block::Pace),
-                Paced::Drop => {
+                RateDecision::Allow | RateDecision::AllowThenWait => self.is_counted = true,
+                RateDecision::Wait => return Flow::Wait(WaitReason::RateLimit),
+                RateDecision::Drop => {
                     cx.shared.stats.messages_dropped.add(1);
-                    self.taken = begin + commands.taken();
+                    self.taken = begin + commands.consumed();
                     self.commands += 1;
                     continue;
                 }
-                Paced::Close => {
-                    cx.shared.count_outpaced(cx.id);
+                RateDecision::Close => {
+                    cx.shared.count_rate_limited(cx.id);
                     return DisconnectCode::TooManyRequests.into();
                 }
             }
             let done = self.command(&command, frame, cx);
-            self.tell_outcome(&command.request, &done, frame, cx);
-            if let Done::Not(block) = done {
+            self.log_outcome(&command.request, &done, frame, cx);
+            if let CommandStatus::Not(block) = done {
                 return Flow::Wait(block);
             }
-            self.taken = begin + commands.taken();
+            self.taken = begin + commands.consumed();
             self.commands += 1;
             self.is_counted = false;
-            self.has_asked = false;
-            self.deciding.forget();
+            self.has_requested_keys = false;
+            self.hooks.forget();
             match done {
-                Done::Yes | Done::Not(_) => {}
-                Done::Waits(waiting) => {
+                CommandStatus::Yes | CommandStatus::Not(_) => {}
+                CommandStatus::Waits(waiting) => {
                     self.waiting = Some(waiting);
-                    return Flow::Wait(Block::Answer);
+                    return Flow::Wait(WaitReason::Answer);
                 }
-                Done::Answers(answering) => {
+                CommandStatus::Answers(answering) => {
                     self.answering = Some(answering);
-                    return Flow::Wait(Block::Output);
+                    return Flow::Wait(WaitReason::Output);
                 }
-                Done::Close(code) => return code.into(),
-                Done::End(code, reason) => return Flow::Close(code, reason),
+                CommandStatus::Close(code) => return code.into(),
+                CommandStatus::End(code, reason) => return Flow::Close(code, reason),
             }
-            cx.shared.work.charge(work::COMMAND);
+            cx.shared.work.charge(work_budget::COMMAND);
             if cx.shared.work.is_spent() {
-                return Flow::Wait(Block::Turn);
+                return Flow::Wait(WaitReason::Turn);
             }
-            let queued = cx.shared.ports.outboxes.of(cx.id).queued();
+            let queued = cx.shared.requests.outboxes.of(cx.id).queued();
             // What takes long is done once a turn.
             let has_compared = std::mem::take(&mut self.has_compared);
             if has_compared || queued + frame.len() > ANSWERS_BYTES_HIGH {
-                return Flow::Wait(Block::Output);
+                return Flow::Wait(WaitReason::Output);
             }
         }
     }
 
-    fn command(&mut self, command: &Command<'_>, frame: &mut Frame, cx: &mut Context<'_>) -> Done {
+    fn command(
+        &mut self,
+        command: &Command<'_>,
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
+    ) -> CommandStatus {
         let id = command.id;
         if self.state == State::Fresh {
             return match &command.request {
                 Request::Connect(request) => self.connect(id, request, frame, cx),
-                _ => Done::Close(DisconnectCode::BadRequest),
+                _ => CommandStatus::Close(DisconnectCode::BadRequest),
             };
         }
         self.request(id, &command.request, frame, cx)
     }
 
     /// A home elsewhere has answered; whether what waited for that may go on.
-    pub(crate) fn answered(
+    pub(crate) fn handle_answer(
         &mut self,
         ticket: Ticket,
-        answer: Answer,
-        cx: &mut Context<'_>,
+        answer: HubReply,
+        cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
         if ticket.0 & GIVEN != 0 {
             // What a command waits for is something else.
-            self.given_answered(ticket, &answer, cx);
+            self.handle_subscription_answer(ticket, &answer, cx);
             return None;
         }
         let waiting = self.waiting.take()?;
-        let bytes = cx.shared.ports.outboxes.spare();
-        let mut frame = Frame::new(self.dialect(), bytes);
-        let asking = cx.shared.process.is_watched().then(|| Asking::of(&waiting));
+        let bytes = cx.shared.requests.outboxes.spare();
+        let mut frame = ReplyFrame::new(self.dialect(), bytes);
+        let asking = cx
+            .shared
+            .process
+            .watches_decisions()
+            .then(|| WatchedCommand::of(&waiting));
         let done = match (waiting, answer) {
-            (Waiting::Connect(connecting), Answer::Subscribed(joined)) => {
+            (PendingTicket::Connect(connecting), HubReply::Subscribed(joined)) => {
                 self.connect_answered(connecting, ticket, joined, &mut frame, cx)
             }
-            (Waiting::Connect(_), Answer::Failed) => Done::Close(DisconnectCode::Internal),
-            (waiting, _) if ticket != Ticket(self.ticket) => Done::Waits(waiting),
-            (Waiting::Subscribe(asked), Answer::Subscribed(joined)) => {
+            (PendingTicket::Connect(_), HubReply::Failed) => {
+                CommandStatus::Close(DisconnectCode::Internal)
+            }
+            (waiting, _) if ticket != Ticket(self.ticket) => CommandStatus::Waits(waiting),
+            (PendingTicket::Subscribe(asked), HubReply::Subscribed(joined)) => {
                 self.subscribed(&asked, joined.as_deref(), &mut frame, cx)
             }
-            (Waiting::Subscribe(asked), Answer::Failed) => {
+            (PendingTicket::Subscribe(asked), HubReply::Failed) => {
                 self.leave(asked.channel(), cx);
                 commands::refuse(asked.id(), ErrorCode::Internal, &mut frame)
             }
-            (Waiting::Publish { id }, Answer::Published(_)) => commands::published(id, &mut frame),
-            (Waiting::Publish { id }, Answer::Failed) => {
+            (PendingTicket::Publish { id }, HubReply::Published(_)) => {
+                commands::published(id, &mut frame)
+            }
+            (PendingTicket::Publish { id }, HubReply::Failed) => {
                 commands::refuse(id, ErrorCode::Internal, &mut frame)
             }
-            (Waiting::Asked { id }, answer) => commands::answered(id, answer, &mut frame, cx),
-            (waiting, _) => Done::Waits(waiting),
+            (PendingTicket::Asked { id }, answer) => commands::answered(id, answer, &mut frame, cx),
+            (waiting, _) => CommandStatus::Waits(waiting),
         };
         if let Some(asking) = asking {
-            self.tell_late_outcome(&asking, &done, &mut frame, cx);
+            self.log_deferred_outcome(&asking, &done, &mut frame, cx);
         }
-        frame.send(cx.id, &mut cx.shared.ports.outboxes);
+        frame.send(cx.id, &mut cx.shared.requests.outboxes);
         let end = frame.end();
-        cx.shared.ports.outboxes.recycle(frame.into_bytes());
+        cx.shared.requests.outboxes.recycle(frame.into_bytes());
         match done {
-            Done::Yes => Some(match end {
+            CommandStatus::Yes => Some(match end {
                 Some(code) => code.into(),
                 None => {
-                    self.catch_up(cx);
-                    Flow::GoOn
+                    self.run_deferred(cx);
+                    Flow::Continue
                 }
             }),
-            Done::Answers(answering) => {
+            CommandStatus::Answers(answering) => {
                 self.answering = Some(answering);
-                Some(Flow::GoOn)
+                Some(Flow::Continue)
             }
-            Done::Close(code) => Some(code.into()),
-            Done::Waits(waiting) => {
+            CommandStatus::Close(code) => Some(code.into()),
+            CommandStatus::Waits(waiting) => {
                 self.waiting = Some(waiting);
                 None
             }
-            Done::End(code, reason) => Some(Flow::Close(code, reason)),
-            Done::Not(_) => None,
+            CommandStatus::End(code, reason) => Some(Flow::Close(code, reason)),
+            CommandStatus::Not(_) => None,
         }
     }
 
     /// Keys have come, or will not; whether somebody waited for them.
-    pub(crate) fn found(&mut self, finding: &Finding) -> bool {
-        let is_it = matches!(self.waiting, Some(Waiting::Keys)) && *finding == Finding::Keys;
+    pub(crate) fn handle_identity(&mut self, finding: &IdentityResult) -> bool {
+        let is_it = matches!(self.waiting, Some(PendingTicket::Keys))
+            && *finding == IdentityResult::KeysFetched;
         if is_it {
             self.waiting = None;
         }
         is_it
     }
 
-    fn judge<'a>(&self, id: ConnectionId, route: &'a Route) -> Judge<'a> {
-        Judge {
+    fn token_verifier<'a>(&self, id: ConnectionId, route: &'a Route) -> TokenCheck<'a> {
+        TokenCheck {
             id,
             route,
-            has_asked: self.has_asked,
+            has_asked: self.has_requested_keys,
         }
     }
 
     /// The command has to be looked at again when other keys are there.
-    fn wait_for_keys(&mut self) -> Done {
-        self.has_asked = true;
-        self.waiting = Some(Waiting::Keys);
-        Done::Not(Block::Answer)
+    fn wait_for_keys(&mut self) -> CommandStatus {
+        self.has_requested_keys = true;
+        self.waiting = Some(PendingTicket::Keys);
+        CommandStatus::Not(WaitReason::Answer)
     }
 
     /// The channel whose home is to count the session on behalf of a command. While it is asked the subscription can't
     /// be ended: the answer would never come.
     fn channel_awaited(&self) -> Option<&str> {
         match &self.waiting {
-            Some(Waiting::Subscribe(asked)) => Some(asked.channel()),
+            Some(PendingTicket::Subscribe(asked)) => Some(asked.channel()),
             _ => None,
         }
     }
 
     /// Whether homes have yet to answer before the connect command is.
     fn is_connecting(&self) -> bool {
-        matches!(self.waiting, Some(Waiting::Connect(_)))
+        matches!(self.waiting, Some(PendingTicket::Connect(_)))
     }
 
     fn next_ticket(&mut self) -> Ticket {
@@ -596,7 +621,7 @@ impl Centrifuge {
     }
 
     /// When there is something to do, whether something comes or not.
-    pub(crate) fn deadline_ms(&self, shared: &Shared) -> u64 {
+    pub(crate) fn deadline_ms(&self, shared: &Context) -> u64 {
         if self.state == State::Fresh {
             return self.pinged_ms + STALE_MS;
         }
@@ -619,7 +644,7 @@ impl Centrifuge {
     }
 
     /// The same while somebody decides: its client is pinged, and nothing of it is heard.
-    pub(crate) fn judged_deadline_ms(&self, shared: &Shared) -> u64 {
+    pub(crate) fn hook_deadline_ms(&self, shared: &Context) -> u64 {
         match self.state {
             State::Fresh | State::Refused(_) => u64::MAX,
             State::Connected => self.deadline_ms(shared),
@@ -627,45 +652,45 @@ impl Centrifuge {
     }
 
     /// Looks at what is due while what comes is not read.
-    pub(crate) fn timeout_blocked(&mut self, cx: &mut Context<'_>) -> Flow {
+    pub(crate) fn timeout_blocked(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         if self.state == State::Fresh {
             return self.timeout(cx);
         }
-        self.ask_for_time(cx);
-        let mut frame = Frame::new(self.dialect(), cx.shared.ports.outboxes.spare());
+        self.request_renewal(cx);
+        let mut frame = ReplyFrame::new(self.dialect(), cx.shared.requests.outboxes.spare());
         let flow = self.end_expired(&mut frame, cx);
-        frame.send(cx.id, &mut cx.shared.ports.outboxes);
-        cx.shared.ports.outboxes.recycle(frame.into_bytes());
+        frame.send(cx.id, &mut cx.shared.requests.outboxes);
+        cx.shared.requests.outboxes.recycle(frame.into_bytes());
         flow
     }
 
     /// Whether the next thing may be due earlier than was said last; that is known then.
-    pub(crate) fn take_hurry(&mut self) -> bool {
-        std::mem::take(&mut self.is_hurried)
+    pub(crate) fn take_deadline_change(&mut self) -> bool {
+        std::mem::take(&mut self.deadline_changed)
     }
 
     /// What came while nobody listened may have been the answer to a ping.
-    pub(crate) fn heard(&mut self) {
+    pub(crate) fn confirm_alive(&mut self) {
         self.is_pinged = false;
     }
 
     /// Looks at what is due.
-    pub(crate) fn timeout(&mut self, cx: &mut Context<'_>) -> Flow {
+    pub(crate) fn timeout(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         let now_ms = cx.shared.now.mono_ms;
         if self.state == State::Fresh {
             return match now_ms >= self.pinged_ms + STALE_MS {
                 true => DisconnectCode::Stale.into(),
-                false => Flow::GoOn,
+                false => Flow::Continue,
             };
         }
-        self.ask_for_time(cx);
-        let mut frame = Frame::new(self.dialect(), cx.shared.ports.outboxes.spare());
+        self.request_renewal(cx);
+        let mut frame = ReplyFrame::new(self.dialect(), cx.shared.requests.outboxes.spare());
         let mut flow = self.end_expired(&mut frame, cx);
         let (interval_ms, pong_ms) = ping_times_ms(cx.shared);
         if interval_ms > 0 {
             if self.is_pinged && now_ms >= self.pinged_ms + pong_ms {
-                cx.shared.stats.silent_closed.add(1);
-                cx.shared.note(cx.id, NoteLevel::Info, "closed: no pong");
+                cx.shared.stats.pong_timeouts.add(1);
+                cx.shared.log(cx.id, NoteLevel::Info, "closed: no pong");
                 flow = DisconnectCode::NoPong.into();
             } else if now_ms >= self.pinged_ms + interval_ms {
                 frame.ping();
@@ -673,15 +698,15 @@ impl Centrifuge {
                 (self.pinged_ms, self.is_pinged) = (now_ms, !self.is_one_way());
             }
         }
-        frame.send(cx.id, &mut cx.shared.ports.outboxes);
-        cx.shared.ports.outboxes.recycle(frame.into_bytes());
+        frame.send(cx.id, &mut cx.shared.requests.outboxes);
+        cx.shared.requests.outboxes.recycle(frame.into_bytes());
         flow
     }
 }
 
 /// How often clients are pinged, 0 for never, and how long is waited for the answer.
-fn ping_times_ms(shared: &Shared) -> (u64, u64) {
-    let limits = &shared.site.limits;
+fn ping_times_ms(shared: &Context) -> (u64, u64) {
+    let limits = &shared.config.limits;
     // Clients count in whole seconds.
     let interval_ms = limits.ping_interval_ms.div_ceil(1000) * 1000;
     (interval_ms, limits.pong_timeout_ms.min(PONG_MS_MAX))

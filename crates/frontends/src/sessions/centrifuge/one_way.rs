@@ -9,35 +9,35 @@
 use std::sync::Arc;
 
 use veche_centrifuge::{
-    ConnectRequest, DisconnectCode, Limits, Publication, Push, PushBody, Request,
+    ConnectRequest, DecodeLimits, DisconnectCode, Publication, Push, PushBody, Request,
 };
 use veche_hub::{ChannelName, Position, Since};
 
-use super::channels::{Leave, may_subscribe};
-use super::claims::Granted;
-use super::frame::Frame;
-use super::pushes::Dialect;
-use super::writing::Welcome;
-use super::{Centrifuge, Context, Done, Flow, State};
-use crate::context::note::NoteLevel;
-use crate::context::step::Block;
+use super::channels::{Permission, may_subscribe};
+use super::claims::ChannelClaim;
+use super::frame::ReplyFrame;
+use super::pushes::PushEncoding;
+use super::writing::SubscribeReply;
+use super::{Centrifuge, CommandStatus, Flow, SessionContext, State};
+use crate::context::log_note::NoteLevel;
+use crate::context::step::WaitReason;
 
 /// What is known of such a client before it is connected.
 #[derive(Default)]
-pub(super) struct OneWay {
+pub(super) struct OneWayState {
     /// Where it has been by the last event that it got: of all channels of which that says anything.
     since: Option<Arc<[Since]>>,
 }
 
 impl Centrifuge {
     /// The client only listens, and begins with a request that is yet to come.
-    pub(crate) fn only_listens(&mut self) {
-        self.one_way = Some(OneWay::default());
+    pub(crate) fn may_connect_one_way(&mut self) {
+        self.one_way = Some(OneWayState::default());
     }
 
     /// The client only listens, and has sent its connect request with its HTTP request.
     pub(crate) fn begin_listening(&mut self, connect: &[u8], since: Option<Arc<[Since]>>) {
-        self.one_way = Some(OneWay { since });
+        self.one_way = Some(OneWayState { since });
         self.message = connect.to_vec();
         // Also of nothing.
         self.message.reserve(1);
@@ -48,8 +48,8 @@ impl Centrifuge {
         self.one_way.is_some()
     }
 
-    pub(super) fn dialect(&self) -> Dialect {
-        Dialect {
+    pub(super) fn dialect(&self) -> PushEncoding {
+        PushEncoding {
             encoding: self.encoding,
             is_one_way: self.is_one_way(),
         }
@@ -59,15 +59,15 @@ impl Centrifuge {
     pub(super) fn listen(
         &mut self,
         message: &[u8],
-        frame: &mut Frame,
-        cx: &mut Context<'_>,
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
     ) -> Flow {
         if self.state != State::Fresh {
-            return Flow::GoOn;
+            return Flow::Continue;
         }
-        let limits = Limits {
+        let limits = DecodeLimits {
             message_bytes_max: usize::MAX,
-            ..Limits::default()
+            ..DecodeLimits::default()
         };
         let request = match message.is_empty() {
             // The handshake may have said all that there is to say.
@@ -78,28 +78,30 @@ impl Centrifuge {
             Ok(request) => request,
             Err(malformed) => {
                 let what = format!("closed with 3501: {malformed}");
-                cx.shared.note(cx.id, NoteLevel::Info, what);
+                cx.shared.log(cx.id, NoteLevel::Info, what);
                 cx.shared.stats.protocol_errors.add(1);
                 return DisconnectCode::BadRequest.into();
             }
         };
         let done = self.connect(0, &request, frame, cx);
-        self.tell_outcome(&Request::Connect(request), &done, frame, cx);
-        if let Done::Not(block) = done {
+        self.log_outcome(&Request::Connect(request), &done, frame, cx);
+        if let CommandStatus::Not(block) = done {
             return Flow::Wait(block);
         }
         self.taken = message.len();
-        self.has_asked = false;
-        self.deciding.forget();
+        self.has_requested_keys = false;
+        self.hooks.forget();
         match done {
             // It asks for no long answers.
-            Done::Yes | Done::Not(_) | Done::Answers(_) => Flow::GoOn,
-            Done::Waits(waiting) => {
-                self.waiting = Some(waiting);
-                Flow::Wait(Block::Answer)
+            CommandStatus::Yes | CommandStatus::Not(_) | CommandStatus::Answers(_) => {
+                Flow::Continue
             }
-            Done::Close(code) => code.into(),
-            Done::End(code, reason) => Flow::Close(code, reason),
+            CommandStatus::Waits(waiting) => {
+                self.waiting = Some(waiting);
+                Flow::Wait(WaitReason::Answer)
+            }
+            CommandStatus::Close(code) => code.into(),
+            CommandStatus::End(code, reason) => Flow::Close(code, reason),
         }
     }
 
@@ -112,23 +114,24 @@ impl Centrifuge {
     /// which ones it got.
     pub(super) fn add_asked(
         &self,
-        all: &mut Vec<Granted>,
+        all: &mut Vec<ChannelClaim>,
         request: &ConnectRequest<'_>,
-        cx: &Context<'_>,
+        cx: &SessionContext<'_>,
     ) {
         for sub in &request.subs {
             let Ok(channel) = ChannelName::new(&sub.channel) else {
                 continue;
             };
-            let namespaces = &cx.shared.site.namespaces;
-            let may = may_subscribe(channel, &self.info.user, namespaces) == Ok(Leave::Granted);
+            let namespaces = &cx.shared.config.namespaces;
+            let may =
+                may_subscribe(channel, &self.info.user, namespaces) == Ok(Permission::Granted);
             if may && !all.iter().any(|one| *one.channel == *channel.as_str()) {
-                all.push(Granted {
+                all.push(ChannelClaim {
                     channel: sub.channel.clone().into_owned(),
-                    ..Granted::default()
+                    ..ChannelClaim::default()
                 });
             }
-            if all.len() > cx.shared.site.limits.channels_per_client {
+            if all.len() > cx.shared.config.limits.channels_per_client {
                 // One too many is enough to be refused.
                 return;
             }
@@ -137,16 +140,16 @@ impl Centrifuge {
 
     /// Sends the connect push, which is in `frame`, and behind it what the client has missed, channel by channel. Each
     /// says where the client is with it.
-    pub(super) fn tell_missed(
+    pub(super) fn push_missed(
         &self,
-        channels: &[(&str, &Welcome<'_>, &[Publication<'_>])],
-        frame: &mut Frame,
-        cx: &mut Context<'_>,
+        channels: &[(&str, &SubscribeReply<'_>, &[Publication<'_>])],
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
     ) {
-        let outboxes = &mut cx.shared.ports.outboxes;
+        let outboxes = &mut cx.shared.requests.outboxes;
         for (channel, welcome, _) in channels {
             if let Some(position) = welcome.begin() {
-                outboxes.set_mark(cx.id, channel, position);
+                outboxes.set_cursor(cx.id, channel, position);
             }
         }
         frame.send(cx.id, outboxes);
@@ -158,7 +161,7 @@ impl Centrifuge {
                 let offset = publication.offset;
                 let body = PushBody::Publication(*publication);
                 frame.push(&Push { channel, body });
-                outboxes.set_mark(cx.id, channel, Position { epoch, offset });
+                outboxes.set_cursor(cx.id, channel, Position { epoch, offset });
                 frame.send(cx.id, outboxes);
             }
         }

@@ -2,31 +2,32 @@
 
 use std::borrow::Cow;
 
-use veche_centrifuge::{Encoding, Limits};
+use veche_centrifuge::{DecodeLimits, Encoding};
 use veche_hub::{ConnectionId, WorkerId};
 use veche_proto::http::{Framing as BodyFraming, Head, Method, Status};
-use veche_proto::websocket::handshake::Upgrade;
+use veche_proto::websocket::handshake::UpgradeRequest;
 
 use super::Centrifuge;
-use super::transport::{RELAYS_MAX, Transport, encoding_of, only_connects};
-use crate::context::identity::Unknown;
+use super::transport::{CentrifugeTransport, RELAYS_MAX, encoding_of, only_connects};
+use crate::context::identity::AuthError;
 use crate::context::origin;
-use crate::context::relay::{Address, Relay};
-use crate::context::shared::Shared;
-use crate::context::stats::Handshake;
+use crate::context::relay::{EmulationAddress, EmulationRequest};
+use crate::context::stats::HandshakeOutcome;
+use crate::context::worker_context::Context;
 use crate::http::protocol::{
-    Answer, Asked, Begun, Framing, Identified, Opening, Plan, StreamBegun, StreamRequest, Wanted,
+    BodyAnswer, HandshakeRequest, NewSession, NewStream, OpenSession, ProtocolRequest, RequestPlan,
+    SessionIdentity, StreamFraming, StreamRequest,
 };
 use crate::http::reply::Refusal;
-use crate::http::upgrade::Refused;
-use crate::outbox::marks;
+use crate::http::upgrade::RefusedUpgrade;
+use crate::outbox::cursors;
 
 /// Subprotocols of Centrifugo's protocol.
 const PROTOBUF: &str = "centrifuge-protobuf";
 const JSON: &str = "centrifuge-json";
 
 /// Headers that forbid caching and buffering of a response.
-const PASSING: [(&str, &str); 2] = [
+const OVERLOADED: [(&str, &str); 2] = [
     (
         "Cache-Control",
         "private, no-cache, no-store, must-revalidate, max-age=0",
@@ -36,57 +37,62 @@ const PASSING: [(&str, &str); 2] = [
 
 type Headers = Vec<(&'static str, Cow<'static, str>)>;
 
-impl Opening for Box<Centrifuge> {
-    fn plan(asked: &Asked<'_, '_>, shared: &mut Shared) -> Plan {
-        match Transport::of(asked.route, &asked.head.path) {
-            Some(Transport::WebSocket | Transport::OneWayWebSocket) => Plan::Upgrade,
-            Some(transport) => plan(transport, asked, shared).unwrap_or_else(Plan::Refuse),
-            None => Plan::Refuse(Refusal::new(Status::NOT_FOUND, "nothing here")),
+impl OpenSession for Box<Centrifuge> {
+    fn plan(asked: &ProtocolRequest<'_, '_>, shared: &mut Context) -> RequestPlan {
+        match CentrifugeTransport::of(asked.route, &asked.head.path) {
+            Some(CentrifugeTransport::WebSocket | CentrifugeTransport::OneWayWebSocket) => {
+                RequestPlan::Upgrade
+            }
+            Some(transport) => plan(transport, asked, shared).unwrap_or_else(RequestPlan::Refuse),
+            None => RequestPlan::Refuse(Refusal::new(Status::NOT_FOUND, "nothing here")),
         }
     }
 
-    fn begin(wanted: &Wanted<'_, '_, '_>, shared: &Shared) -> Result<Begun<Self>, Refused> {
-        let Wanted {
+    fn begin(
+        wanted: &HandshakeRequest<'_, '_, '_>,
+        shared: &Context,
+    ) -> Result<NewSession<Self>, RefusedUpgrade> {
+        let HandshakeRequest {
             head,
             route,
             upgrade,
         } = *wanted;
         let encoding = encoding(head, upgrade);
         let mut session = Centrifuge::new(encoding, shared.now);
-        if Transport::of(route, &head.path).is_some_and(Transport::is_one_way) {
+        if CentrifugeTransport::of(route, &head.path).is_some_and(CentrifugeTransport::is_one_way) {
             listen(&mut session, encoding, head)?;
         }
-        Ok(Begun::of(Self::new(session)))
+        Ok(NewSession::of(Self::new(session)))
     }
 
     fn begin_stream(
         request: &StreamRequest<'_, '_>,
         id: ConnectionId,
-        shared: &mut Shared,
-    ) -> Option<StreamBegun<Self>> {
+        shared: &mut Context,
+    ) -> Option<NewStream<Self>> {
         let StreamRequest { head, route, first } = *request;
-        let transport = Transport::of(route, &head.path)?;
+        let transport = CentrifugeTransport::of(route, &head.path)?;
         let is_events = transport.is_events();
         let encoding = match is_events {
             true => Encoding::Json,
             false => encoding_of(head.header("content-type")),
         };
         let (content_type, framing) = match (is_events, encoding) {
-            (true, _) => ("text/event-stream", Framing::Events),
-            (_, Encoding::Json) => ("application/json", Framing::Lines),
-            (_, Encoding::Protobuf) => ("application/octet-stream", Framing::Bytes),
+            (true, _) => ("text/event-stream", StreamFraming::Events),
+            (_, Encoding::Json) => ("application/json", StreamFraming::Lines),
+            (_, Encoding::Protobuf) => ("application/octet-stream", StreamFraming::Bytes),
         };
         let mut session = Centrifuge::new(encoding, shared.now);
         if transport.is_one_way() {
             let last = head.header("last-event-id");
             let last = last.filter(|last| is_events && !last.is_empty());
-            session.begin_listening(first, last.map(marks::since));
+            session.begin_listening(first, last.map(cursors::since));
         } else {
-            let secret = shared.ports.outboxes.masks.bytes();
-            let address = Address::new(shared.hub.worker(), id, secret);
+            let secret = shared.requests.outboxes.masks.bytes();
+            let address = EmulationAddress::new(shared.hub.worker(), id, secret);
             session.begin_emulation(address, first);
         }
-        Some(StreamBegun {
+        Some(NewStream {
             session: Self::new(session),
             framing,
             content_type,
@@ -99,14 +105,14 @@ impl Opening for Box<Centrifuge> {
     }
 
     /// By the connect command.
-    fn may_be_named_later(&self) -> bool {
+    fn may_authenticate_later(&self) -> bool {
         true
     }
 
-    fn refuse_for_good(&mut self, why: Unknown) -> Option<(u16, &'static str)> {
+    fn close_instead_of_refusing(&mut self, why: AuthError) -> Option<(u16, &'static str)> {
         let code = super::disconnect(why)?;
         Centrifuge::refuse(self, code);
-        Some((code.code(), code.words()))
+        Some((code.code(), code.text()))
     }
 
     fn subprotocol(&self, offers: &dyn Fn(&str) -> bool) -> Option<&'static str> {
@@ -114,21 +120,25 @@ impl Opening for Box<Centrifuge> {
     }
 
     /// It is subscribed when it connects, which comes after its handshake.
-    fn identified(&mut self, client: Identified<'_, '_>) -> bool {
+    fn set_identity(&mut self, client: SessionIdentity<'_, '_>) -> bool {
         self.set_user(client.user);
-        self.set_source(client.claims, client.asked);
-        let transport = Transport::of(client.route, &client.head.path);
-        let transport = transport.unwrap_or(Transport::WebSocket);
-        self.may_ask(transport.name(), client.head, client.route);
+        self.set_source(client.claims, client.disconnects_seen);
+        let transport = CentrifugeTransport::of(client.route, &client.head.path);
+        let transport = transport.unwrap_or(CentrifugeTransport::WebSocket);
+        self.may_send_request(transport.name(), client.head, client.route);
         false
     }
 }
 
 /// A request that opens no WebSocket.
-fn plan(transport: Transport, asked: &Asked<'_, '_>, shared: &mut Shared) -> Result<Plan, Refusal> {
-    let Asked { head, route, .. } = *asked;
+fn plan(
+    transport: CentrifugeTransport,
+    asked: &ProtocolRequest<'_, '_>,
+    shared: &mut Context,
+) -> Result<RequestPlan, Refusal> {
+    let ProtocolRequest { head, route, .. } = *asked;
     if !origin::admits(&route.origins, head, asked.is_tls) {
-        shared.stats.handshake(Handshake::ForeignOrigin);
+        shared.stats.handshake(HandshakeOutcome::ForeignOrigin);
         let why = "pages of this origin may not connect";
         return Err(Refusal::new(Status::FORBIDDEN, why));
     }
@@ -143,7 +153,7 @@ fn plan(transport: Transport, asked: &Asked<'_, '_>, shared: &mut Shared) -> Res
             ),
             ("Access-Control-Max-Age", "300".into()),
         ]);
-        return Ok(Plan::Reply(answer(Status::NO_CONTENT, headers)));
+        return Ok(RequestPlan::Reply(answer(Status::NO_CONTENT, headers)));
     }
     if !transport.takes(head.method.as_str()) {
         let why = "this path takes another method";
@@ -157,15 +167,15 @@ fn plan(transport: Transport, asked: &Asked<'_, '_>, shared: &mut Shared) -> Res
             "the body is too long",
         ));
     }
-    if transport == Transport::Emulation {
+    if transport == CentrifugeTransport::Emulation {
         let encoding = encoding_of(head.header("content-type"));
-        return Ok(Plan::Answer(Box::new(move |body, shared| {
+        return Ok(RequestPlan::Answer(Box::new(move |body, shared| {
             relay(encoding, bytes_max, body, origin, shared)
         })));
     }
     (asked.may_open)(shared)?;
     if head.method == Method::Post {
-        return Ok(Plan::Stream(None));
+        return Ok(RequestPlan::Stream(None));
     }
     match head.query("cf_connect") {
         // A page can have a browser open any address with its visitor's cookies.
@@ -173,9 +183,9 @@ fn plan(transport: Transport, asked: &Asked<'_, '_>, shared: &mut Shared) -> Res
             let why = "cf_connect takes one connect command and no other";
             Err(Refusal::new(Status::BAD_REQUEST, why))
         }
-        Some(connect) => Ok(Plan::Stream(Some(connect.as_bytes().to_vec()))),
+        Some(connect) => Ok(RequestPlan::Stream(Some(connect.as_bytes().to_vec()))),
         // The request may say all that there is to say.
-        None if transport.is_one_way() => Ok(Plan::Stream(Some(Vec::new()))),
+        None if transport.is_one_way() => Ok(RequestPlan::Stream(Some(Vec::new()))),
         None => Err(Refusal::new(
             Status::BAD_REQUEST,
             "cf_connect=COMMAND is missing",
@@ -189,11 +199,11 @@ fn relay(
     bytes_max: usize,
     body: &[u8],
     origin: Option<String>,
-    shared: &mut Shared,
-) -> Answer {
-    let limits = Limits {
+    shared: &mut Context,
+) -> BodyAnswer {
+    let limits = DecodeLimits {
         message_bytes_max: bytes_max,
-        ..Limits::default()
+        ..DecodeLimits::default()
     };
     let mut headers = allowed(origin);
     let mut status = Status::NO_CONTENT;
@@ -203,7 +213,7 @@ fn relay(
         Ok(emulation) if emulation.node != shared.process.node() => {
             status = Status::NOT_FOUND;
         }
-        Ok(emulation) => match Address::read(&emulation.session) {
+        Ok(emulation) => match EmulationAddress::parse(&emulation.session) {
             Some(to) if !has_room(to.worker, shared) => {
                 status = Status::SERVICE_UNAVAILABLE;
                 headers.push(("Retry-After", "1".into()));
@@ -211,7 +221,10 @@ fn relay(
             // Whether it is there still turns out where it was; a client whose response is over knows it.
             Some(to) => {
                 let commands = emulation.data.as_ref().into();
-                shared.ports.relays.push_back(Relay { to, commands });
+                shared
+                    .requests
+                    .relays
+                    .push_back(EmulationRequest { to, commands });
             }
             None => {}
         },
@@ -219,8 +232,8 @@ fn relay(
     answer(status, headers)
 }
 
-fn answer(status: Status, headers: Headers) -> Answer {
-    Answer {
+fn answer(status: Status, headers: Headers) -> BodyAnswer {
+    BodyAnswer {
         status,
         headers,
         body: Vec::new(),
@@ -229,8 +242,8 @@ fn answer(status: Status, headers: Headers) -> Answer {
 
 /// Whether commands for responses of a worker can wait to be posted. Each worker has a share of the room, so that one whose
 /// lane is busy leaves room for the commands of others.
-fn has_room(worker: WorkerId, shared: &Shared) -> bool {
-    let relays = &shared.ports.relays;
+fn has_room(worker: WorkerId, shared: &Context) -> bool {
+    let relays = &shared.requests.relays;
     let share = (RELAYS_MAX / usize::from(shared.hub.workers())).max(1);
     relays.len() < share
         || relays
@@ -242,7 +255,7 @@ fn has_room(worker: WorkerId, shared: &Shared) -> bool {
 
 /// Headers by which a page of that origin may read the answer.
 fn allowed(origin: Option<String>) -> Headers {
-    let passing = PASSING.into_iter();
+    let passing = OVERLOADED.into_iter();
     let mut headers: Headers = passing.map(|(name, value)| (name, value.into())).collect();
     if let Some(origin) = origin {
         headers.push(("Access-Control-Allow-Origin", origin.into()));
@@ -252,22 +265,26 @@ fn allowed(origin: Option<String>) -> Headers {
 }
 
 /// Makes a session one that only listens. Its connect request is in the query, or its first message.
-fn listen(session: &mut Centrifuge, encoding: Encoding, head: &Head<'_>) -> Result<(), Refused> {
+fn listen(
+    session: &mut Centrifuge,
+    encoding: Encoding,
+    head: &Head<'_>,
+) -> Result<(), RefusedUpgrade> {
     let connect = head.query("cf_connect");
     let Some(connect) = connect.filter(|connect| !connect.is_empty()) else {
-        session.only_listens();
+        session.may_connect_one_way();
         return Ok(());
     };
-    let limits = Limits {
+    let limits = DecodeLimits {
         message_bytes_max: connect.len(),
-        ..Limits::default()
+        ..DecodeLimits::default()
     };
     if let Err(malformed) = encoding.connect_request(connect.as_bytes(), limits) {
         let why = format!("cf_connect: {malformed}");
-        return Err(Refused::new(
+        return Err(RefusedUpgrade::new(
             Status::BAD_REQUEST,
             &why,
-            Handshake::Malformed,
+            HandshakeOutcome::Malformed,
         ));
     }
     session.begin_listening(connect.as_bytes(), None);
@@ -275,7 +292,7 @@ fn listen(session: &mut Centrifuge, encoding: Encoding, head: &Head<'_>) -> Resu
 }
 
 /// What a client of Centrifugo's protocol speaks.
-fn encoding(head: &Head<'_>, upgrade: &Upgrade<'_, '_>) -> Encoding {
+fn encoding(head: &Head<'_>, upgrade: &UpgradeRequest<'_, '_>) -> Encoding {
     let is_asked_for = |name| head.query(name).is_some_and(|value| value == "protobuf");
     let is_protobuf = upgrade.protocols().any(|offered| offered == PROTOBUF)
         || is_asked_for("cf_protocol")

@@ -8,21 +8,21 @@ use std::sync::Arc;
 
 use veche_centrifuge::{DisconnectCode, Push, PushBody, UnsubscribeCode};
 
-use super::deciding::{Ask, checked};
-use super::frame::Frame;
-use super::{Centrifuge, Context, Flow, State};
-use crate::context::hooks::{Grant, Kind, QuestionId, Verdict};
-use crate::context::identity::Term;
-use crate::context::note::NoteLevel;
+use super::frame::ReplyFrame;
+use super::hook_requests::{HookQuery, check_decision};
+use super::{Centrifuge, Flow, SessionContext, State};
+use crate::context::hooks::{HookDecision, HookGrant, HookKind, HookRequestId};
+use crate::context::identity::Validity;
+use crate::context::log_note::NoteLevel;
 use crate::context::route::Route;
 
 /// So much later one who could not say is asked again.
 const AGAIN_MS: u64 = 60_000;
 
 /// What became of the time of something.
-enum Renewed {
+enum RenewalOutcome {
     /// It holds until then, in milliseconds since 1970; `None`: for ever.
-    Until(Option<u64>, Box<Grant>),
+    Until(Option<u64>, Box<HookGrant>),
     /// Nobody could say.
     Later,
     /// It is over.
@@ -33,104 +33,109 @@ enum Renewed {
 
 impl Centrifuge {
     /// Whether somebody is to be asked when the connection's time is over, and is not being asked yet.
-    pub(crate) fn asks_for_time(&self, route: &Route) -> bool {
+    pub(crate) fn renews_by_hook(&self, route: &Route) -> bool {
         self.state == State::Connected
-            && self.deciding.refresh.is_none()
-            && route.decider(Kind::Refresh).is_some()
+            && self.hooks.refresh.is_none()
+            && route.hook_target(HookKind::Refresh).is_some()
     }
 
     /// Asks about what is over.
-    pub(super) fn ask_for_time(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn request_renewal(&mut self, cx: &mut SessionContext<'_>) {
         let now_ms = cx.shared.now.wall_ms;
         let is_over = |expires_ms: u64| now_ms >= expires_ms;
-        let lease = cx.lease.as_deref().and_then(|lease| lease.term.until_ms);
+        let lease = cx
+            .lease
+            .as_deref()
+            .and_then(|lease| lease.validity.until_ms);
         if lease.is_some_and(is_over)
-            && self.asks_for_time(cx.route())
-            && let Some(decider) = cx.route().decider(Kind::Refresh)
+            && self.renews_by_hook(cx.route())
+            && let Some(decider) = cx.route().hook_target(HookKind::Refresh)
         {
-            self.deciding.refresh = self.question(decider, Kind::Refresh, Ask::default(), cx);
+            self.hooks.refresh =
+                self.hook_request(decider, HookKind::Refresh, HookQuery::default(), cx);
         }
-        let Some(decider) = cx.route().decider(Kind::SubRefresh) else {
+        let Some(decider) = cx.route().hook_target(HookKind::SubRefresh) else {
             return;
         };
         for channel in self.subscriptions.to_renew(now_ms, self.channel_awaited()) {
-            let ask = Ask {
+            let ask = HookQuery {
                 channel: &channel,
-                ..Ask::default()
+                ..HookQuery::default()
             };
-            if let Some(question) = self.question(decider, Kind::SubRefresh, ask, cx) {
+            if let Some(question) = self.hook_request(decider, HookKind::SubRefresh, ask, cx) {
                 self.subscriptions.begin_renewal(&channel, question);
             }
         }
     }
 
     /// It was decided whether something goes on; how the session does, if that changes it.
-    pub(super) fn renewed(
+    pub(super) fn handle_renewal(
         &mut self,
-        question: QuestionId,
-        verdict: Verdict,
-        cx: &mut Context<'_>,
+        question: HookRequestId,
+        verdict: HookDecision,
+        cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
         let now_ms = cx.shared.now.wall_ms;
-        if self.deciding.refresh == Some(question) {
-            self.deciding.refresh = None;
-            self.is_hurried = true;
-            return match renewal(Kind::Refresh, verdict, cx) {
-                Renewed::Until(expires_ms, grant) => {
+        if self.hooks.refresh == Some(question) {
+            self.hooks.refresh = None;
+            self.deadline_changed = true;
+            return match renewal(HookKind::Refresh, verdict, cx) {
+                RenewalOutcome::Until(expires_ms, grant) => {
                     if let Some(info) = grant.info {
                         Arc::make_mut(&mut self.info).conn_info = Some(info);
                     }
                     self.prolong(expires_ms, cx);
                     None
                 }
-                Renewed::Later => {
+                RenewalOutcome::Later => {
                     // Meanwhile somebody else may have prolonged it.
                     let lease = cx.lease.as_deref();
-                    if let Some(until_ms) = lease.and_then(|lease| lease.term.until_ms) {
+                    if let Some(until_ms) = lease.and_then(|lease| lease.validity.until_ms) {
                         self.prolong(Some(until_ms.max(now_ms + AGAIN_MS)), cx);
                     }
                     None
                 }
-                Renewed::Over => Some(DisconnectCode::Expired.into()),
-                Renewed::End(code, reason) => Some(Flow::Close(code, reason)),
+                RenewalOutcome::Over => Some(DisconnectCode::Expired.into()),
+                RenewalOutcome::End(code, reason) => Some(Flow::Close(code, reason)),
             };
         }
         let channel = self.subscriptions.end_renewal(question)?;
-        self.is_hurried = true;
-        match renewal(Kind::SubRefresh, verdict, cx) {
-            Renewed::Until(expires_ms, grant) => {
+        self.deadline_changed = true;
+        match renewal(HookKind::SubRefresh, verdict, cx) {
+            RenewalOutcome::Until(expires_ms, grant) => {
                 self.subscriptions.renew(&channel, expires_ms, grant.info);
                 None
             }
-            Renewed::Later => {
+            RenewalOutcome::Later => {
                 let expires_ms = self.subscriptions.expires_ms(&channel);
                 let again_ms = expires_ms.map(|expires_ms| expires_ms.max(now_ms + AGAIN_MS));
                 self.subscriptions.renew(&channel, again_ms, None);
                 None
             }
             // The client can't ask for it again.
-            Renewed::Over if self.subscriptions.is_given(&channel) => {
+            RenewalOutcome::Over if self.subscriptions.is_by_server(&channel) => {
                 Some(DisconnectCode::SubscriptionExpired.into())
             }
-            Renewed::Over => {
+            RenewalOutcome::Over => {
                 self.leave(&channel, cx);
-                let mut frame = Frame::new(self.dialect(), cx.shared.ports.outboxes.spare());
+                let mut frame =
+                    ReplyFrame::new(self.dialect(), cx.shared.requests.outboxes.spare());
                 frame.push(&Push {
                     channel: &channel,
                     body: PushBody::Unsubscribe(UnsubscribeCode::Expired.into()),
                 });
-                frame.send(cx.id, &mut cx.shared.ports.outboxes);
-                cx.shared.ports.outboxes.recycle(frame.into_bytes());
+                frame.send(cx.id, &mut cx.shared.requests.outboxes);
+                cx.shared.requests.outboxes.recycle(frame.into_bytes());
                 None
             }
-            Renewed::End(code, reason) => Some(Flow::Close(code, reason)),
+            RenewalOutcome::End(code, reason) => Some(Flow::Close(code, reason)),
         }
     }
 
-    fn prolong(&self, expires_ms: Option<u64>, cx: &mut Context<'_>) {
+    fn prolong(&self, expires_ms: Option<u64>, cx: &mut SessionContext<'_>) {
         match (&mut *cx.lease, expires_ms) {
             (Some(lease), Some(expires_ms)) => {
-                lease.term = Term {
+                lease.validity = Validity {
                     until_ms: Some(expires_ms),
                     leeway_ms: 0,
                 };
@@ -143,23 +148,25 @@ impl Centrifuge {
 }
 
 /// What a verdict on time comes to.
-fn renewal(kind: Kind, verdict: Verdict, cx: &mut Context<'_>) -> Renewed {
-    match checked(verdict) {
-        Ok(Verdict::Granted(grant)) => {
+fn renewal(kind: HookKind, verdict: HookDecision, cx: &mut SessionContext<'_>) -> RenewalOutcome {
+    match check_decision(verdict) {
+        Ok(HookDecision::Granted(grant)) => {
             let expires_ms = grant.expires_at_s.map(|at_s| at_s.saturating_mul(1000));
             let now_ms = cx.shared.now.wall_ms;
             let is_over = grant.is_expired || expires_ms.is_some_and(|at_ms| at_ms <= now_ms);
             match is_over {
-                true => Renewed::Over,
-                false => Renewed::Until(expires_ms, grant),
+                true => RenewalOutcome::Over,
+                false => RenewalOutcome::Until(expires_ms, grant),
             }
         }
-        Ok(Verdict::Disconnect { code, reason }) => Renewed::End(code, String::from(reason).into()),
-        Ok(Verdict::Error { .. } | Verdict::Failed) => Renewed::Later,
+        Ok(HookDecision::Disconnect { code, reason }) => {
+            RenewalOutcome::End(code, String::from(reason).into())
+        }
+        Ok(HookDecision::Error { .. } | HookDecision::Failed) => RenewalOutcome::Later,
         Err(why) => {
             let what = format!("hook {}: {why}", kind.name());
-            cx.shared.note(cx.id, NoteLevel::Warn, what);
-            Renewed::Later
+            cx.shared.log(cx.id, NoteLevel::Warn, what);
+            RenewalOutcome::Later
         }
     }
 }

@@ -4,26 +4,26 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use veche_hub::{Answer, ConnectionId, Instruction, Ticket};
+use veche_hub::{ConnectionId, HubReply, Ticket, UserCommand};
 use veche_proto::websocket::MessageKind;
 use veche_types::Now;
 
-use super::{Centrifuge, Context, Flow};
-use crate::context::census::About;
-use crate::context::hooks::{QuestionId, Verdict};
-use crate::context::identity::Finding;
-use crate::context::relay::Relay;
+use super::{Centrifuge, Flow, SessionContext};
+use crate::context::hooks::{HookDecision, HookRequestId};
+use crate::context::identity::IdentityResult;
+use crate::context::relay::EmulationRequest;
 use crate::context::route::Route;
 use crate::context::session::Session;
-use crate::context::shared::Shared;
+use crate::context::session_info::SessionInfo;
+use crate::context::worker_context::Context;
 
 impl Session for Box<Centrifuge> {
-    fn about(&self) -> About<'_> {
+    fn info(&self) -> SessionInfo<'_> {
         Centrifuge::about(self)
     }
 
-    fn message(&mut self, _: MessageKind, data: &[u8], cx: &mut Context<'_>) -> Flow {
-        let mut message = cx.shared.ports.outboxes.spare();
+    fn handle_message(&mut self, _: MessageKind, data: &[u8], cx: &mut SessionContext<'_>) -> Flow {
+        let mut message = cx.shared.requests.outboxes.spare();
         message.extend_from_slice(data);
         Centrifuge::message(self, message, cx)
     }
@@ -36,66 +36,75 @@ impl Session for Box<Centrifuge> {
         self.has_commands()
     }
 
-    fn resume(&mut self, cx: &mut Context<'_>) -> Flow {
+    fn resume(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         match cx.is_open {
-            true => self.go_on(cx),
-            false => Flow::GoOn,
+            true => self.continue_input(cx),
+            false => Flow::Continue,
         }
     }
 
-    fn answered(&mut self, ticket: Ticket, answer: Answer, cx: &mut Context<'_>) -> Option<Flow> {
-        match cx.is_open {
-            true => Centrifuge::answered(self, ticket, answer, cx),
-            false => Some(Flow::GoOn),
-        }
-    }
-
-    fn judged(
+    fn handle_answer(
         &mut self,
-        question: QuestionId,
-        verdict: Verdict,
-        cx: &mut Context<'_>,
+        ticket: Ticket,
+        answer: HubReply,
+        cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
         match cx.is_open {
-            true => Centrifuge::judged(self, question, verdict, cx),
+            true => Centrifuge::handle_answer(self, ticket, answer, cx),
+            false => Some(Flow::Continue),
+        }
+    }
+
+    fn handle_hook_decision(
+        &mut self,
+        question: HookRequestId,
+        verdict: HookDecision,
+        cx: &mut SessionContext<'_>,
+    ) -> Option<Flow> {
+        match cx.is_open {
+            true => Centrifuge::handle_hook_decision(self, question, verdict, cx),
             false => None,
         }
     }
 
-    fn found(&mut self, finding: &Finding) -> bool {
-        Centrifuge::found(self, finding)
+    fn handle_identity(&mut self, finding: &IdentityResult) -> bool {
+        Centrifuge::handle_identity(self, finding)
     }
 
     fn set_peer(&mut self, peer: IpAddr) {
         Centrifuge::set_peer(self, peer);
     }
 
-    fn is_meant_by(&self, relay: &Relay) -> bool {
-        Centrifuge::is_meant_by(self, relay)
+    fn accepts_relay(&self, relay: &EmulationRequest) -> bool {
+        Centrifuge::accepts_relay(self, relay)
     }
 
-    fn relayed(&mut self, relay: &Relay, cx: &mut Context<'_>) -> Flow {
+    fn handle_relay(&mut self, relay: &EmulationRequest, cx: &mut SessionContext<'_>) -> Flow {
         match cx.is_open {
-            true => Centrifuge::relayed(self, relay, cx),
-            false => Flow::GoOn,
+            true => Centrifuge::handle_relay(self, relay, cx),
+            false => Flow::Continue,
         }
     }
 
-    fn is_meant(&self, instruction: &Instruction, _: ConnectionId, _: &Shared) -> bool {
-        Centrifuge::is_meant(self, instruction)
+    fn matches_command(&self, instruction: &UserCommand, _: ConnectionId, _: &Context) -> bool {
+        Centrifuge::matches_command(self, instruction)
     }
 
-    fn instructed(&mut self, instruction: &Arc<Instruction>, cx: &mut Context<'_>) -> Flow {
+    fn handle_user_command(
+        &mut self,
+        instruction: &Arc<UserCommand>,
+        cx: &mut SessionContext<'_>,
+    ) -> Flow {
         match cx.is_open {
-            true => Centrifuge::instructed(self, instruction, cx),
-            false => Flow::GoOn,
+            true => Centrifuge::handle_user_command(self, instruction, cx),
+            false => Flow::Continue,
         }
     }
 
-    fn lost(&mut self, channel: &str, cx: &mut Context<'_>) -> Flow {
+    fn handle_lost_history(&mut self, channel: &str, cx: &mut SessionContext<'_>) -> Flow {
         match cx.is_open {
-            true => Centrifuge::lost(self, channel, cx),
-            false => Flow::GoOn,
+            true => Centrifuge::handle_lost_history(self, channel, cx),
+            false => Flow::Continue,
         }
     }
 
@@ -103,7 +112,7 @@ impl Session for Box<Centrifuge> {
         true
     }
 
-    fn deadline_ms(&self, shared: &Shared) -> u64 {
+    fn deadline_ms(&self, shared: &Context) -> u64 {
         Centrifuge::deadline_ms(self, shared)
     }
 
@@ -111,56 +120,56 @@ impl Session for Box<Centrifuge> {
         Centrifuge::blocked_deadline_ms(self, now)
     }
 
-    fn judged_deadline_ms(&self, shared: &Shared) -> u64 {
-        Centrifuge::judged_deadline_ms(self, shared)
+    fn hook_deadline_ms(&self, shared: &Context) -> u64 {
+        Centrifuge::hook_deadline_ms(self, shared)
     }
 
-    fn timeout(&mut self, cx: &mut Context<'_>) -> Flow {
+    fn handle_timeout(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         match cx.is_open {
             true => Centrifuge::timeout(self, cx),
-            false => Flow::GoOn,
+            false => Flow::Continue,
         }
     }
 
-    fn timeout_blocked(&mut self, cx: &mut Context<'_>) -> Flow {
+    fn handle_blocked_timeout(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         match cx.is_open {
             true => Centrifuge::timeout_blocked(self, cx),
-            false => Flow::GoOn,
+            false => Flow::Continue,
         }
     }
 
-    fn heard(&mut self) {
-        Centrifuge::heard(self);
+    fn confirm_alive(&mut self) {
+        Centrifuge::confirm_alive(self);
     }
 
-    fn take_hurry(&mut self) -> bool {
-        Centrifuge::take_hurry(self)
+    fn take_deadline_change(&mut self) -> bool {
+        Centrifuge::take_deadline_change(self)
     }
 
     fn renews_token(&self) -> bool {
         true
     }
 
-    fn asks_for_time(&self, route: &Route) -> bool {
-        Centrifuge::asks_for_time(self, route)
+    fn renews_by_hook(&self, route: &Route) -> bool {
+        Centrifuge::renews_by_hook(self, route)
     }
 
-    fn names<'s>(&'s self, _: ConnectionId, _: &'s Shared) -> (&'s str, &'s str) {
-        Centrifuge::names(self)
+    fn log_names<'s>(&'s self, _: ConnectionId, _: &'s Context) -> (&'s str, &'s str) {
+        Centrifuge::log_names(self)
     }
 
-    fn words<'r>(&self, code: u16, reason: &'r str) -> (u16, Cow<'r, str>) {
-        super::words(code, reason)
+    fn close_code_and_reason<'r>(&self, code: u16, reason: &'r str) -> (u16, Cow<'r, str>) {
+        super::close_code_and_reason(code, reason)
     }
 
-    fn closing(&mut self, code: u16, reason: &str, cx: &mut Context<'_>) {
+    fn write_close(&mut self, code: u16, reason: &str, cx: &mut SessionContext<'_>) {
         self.end_answer();
         if cx.is_relayed || self.is_one_way() {
             self.write_disconnect(cx.id, code, reason, cx.shared);
         }
     }
 
-    fn over(&mut self, code: u16, reason: &str, cx: &mut Context<'_>) {
-        Centrifuge::over(self, cx.id, (code, reason), cx.route(), cx.shared);
+    fn handle_closed(&mut self, code: u16, reason: &str, cx: &mut SessionContext<'_>) {
+        Centrifuge::report_disconnect(self, cx.id, (code, reason), cx.route(), cx.shared);
     }
 }

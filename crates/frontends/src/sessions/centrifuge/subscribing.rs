@@ -3,32 +3,32 @@
 use std::sync::Arc;
 
 use veche_centrifuge::{
-    BadFilter, DisconnectCode, ErrorCode, Filter, Outcome, Push, PushBody, SubRefreshRequest,
-    SubRefreshResult, SubscribeRequest, SubscribeResult, UnsubscribeCode,
+    DisconnectCode, ErrorCode, FilterError, Outcome, Push, PushBody, SubRefreshRequest,
+    SubRefreshResult, SubscribeRequest, SubscribeResult, TagsFilter, UnsubscribeCode,
 };
 use veche_hub::{
-    Answer, ChannelName, ClientInfo, Differences, Joined, Namespace, Payload, Recovery,
-    SubscribeError, SubscribeOptions, Ticket,
+    ChannelName, ClientInfo, DeltaMode, HubReply, NamespaceOptions, Payload, RecoveryMode,
+    SubscribeError, SubscribeOptions, SubscribeOutcome, Ticket,
 };
 use veche_types::Now;
 
-use super::channels::{Leave, may_subscribe, named};
-use super::claims::Granted;
+use super::channels::{Permission, may_subscribe, named};
+use super::claims::ChannelClaim;
 use super::commands::refuse;
-use super::deciding::Ask;
-use super::frame::Frame;
-use super::manner::Manner;
+use super::frame::ReplyFrame;
+use super::hook_requests::HookQuery;
+use super::overrides::PresenceOverrides;
 use super::pushes::forms;
-use super::tokens::{Denied, Grant, Place};
-use super::writing::{self, Sieve, Welcome};
-use super::{Centrifuge, Context, Done, Flow, Waiting};
-use crate::context::hooks::{self, Kind, QuestionId};
-use crate::context::identity::{Identity, Term};
-use crate::outbox::{Deltas, Selector, Wish};
+use super::tokens::{SubscriptionToken, TokenDenied, TokenSubject};
+use super::writing::{self, RecoveryFilter, SubscribeReply};
+use super::{Centrifuge, CommandStatus, Flow, PendingTicket, SessionContext};
+use crate::context::hooks::{self, HookKind, HookRequestId};
+use crate::context::identity::{Identity, Validity};
+use crate::outbox::{DeltaState, PublicationFilter, SubscriptionOptions};
 use crate::websocket::GRACE_MS;
 
 /// A subscription that holds for longer is looked at again then: the wall clock may have been set.
-const LOOK_MS: u64 = 60 * 60 * 1000;
+const EXPIRY_CHECK_MS: u64 = 60 * 60 * 1000;
 
 /// The one kind of deltas.
 const DELTA: &str = "fossil";
@@ -39,15 +39,15 @@ const FLAG_RECOVER_OR_FAIL: i64 = 2;
 /// What a client is subscribed to, or about to be.
 #[derive(Default)]
 pub(super) struct Subscriptions {
-    all: Vec<Subscription>,
+    all: Vec<ClientSubscription>,
     /// When the first has to be looked at; milliseconds since 1970.
     due_ms: Option<u64>,
 }
 
-struct Subscription {
+struct ClientSubscription {
     channel: Box<str>,
     /// By the server's will: the client can't end it.
-    is_given: bool,
+    is_by_server: bool,
     /// The connection's token has named it.
     is_by_token: bool,
     /// The token for it holds until then, or what was granted; `None`: for ever.
@@ -55,50 +55,50 @@ struct Subscription {
     /// Somebody else says whether it goes on then, of which the client knows nothing.
     is_renewed: bool,
     /// He is being asked.
-    renewal: Option<QuestionId>,
+    renewal: Option<HookRequestId>,
     /// What is known of the client in this channel; boxed, since few have it.
     info: Option<Box<Payload>>,
 }
 
 // A client may have as many as there are channels for it.
-const _: () = assert!(size_of::<Subscription>() <= 56);
+const _: () = assert!(size_of::<ClientSubscription>() <= 56);
 
 /// A subscribe command whose channel's home has yet to answer.
-pub(super) struct Asked {
+pub(super) struct RequestedSubscription {
     id: u32,
     channel: Box<str>,
     /// In how many seconds its token ends.
     ttl_s: Option<u32>,
     is_recovering: bool,
     /// Of what is kept it gets the latest that passes its filter.
-    picks: bool,
+    recovery_filter: bool,
     or_fail: bool,
-    wish: Wish,
+    options: SubscriptionOptions,
     /// What the client is told.
     data: Option<Payload>,
 }
 
 /// On what terms a client may subscribe.
 #[derive(Default)]
-struct Terms {
+struct SubscriptionGrant {
     info: Option<Payload>,
     data: Option<Payload>,
-    term: Term,
-    manner: Manner,
+    validity: Validity,
+    overrides: PresenceOverrides,
 }
 
-impl From<hooks::Grant> for Terms {
-    fn from(grant: hooks::Grant) -> Self {
+impl From<hooks::HookGrant> for SubscriptionGrant {
+    fn from(grant: hooks::HookGrant) -> Self {
         Self {
             info: grant.info,
             data: grant.data,
-            term: Term::until_s(grant.expires_at_s),
-            manner: Manner::default(),
+            validity: Validity::until_s(grant.expires_at_s),
+            overrides: PresenceOverrides::default(),
         }
     }
 }
 
-impl Asked {
+impl RequestedSubscription {
     pub(super) fn id(&self) -> u32 {
         self.id
     }
@@ -117,20 +117,20 @@ impl Subscriptions {
         self.find(channel).is_some()
     }
 
-    fn find(&self, channel: &str) -> Option<&Subscription> {
+    fn find(&self, channel: &str) -> Option<&ClientSubscription> {
         self.all.iter().find(|one| *one.channel == *channel)
     }
 
-    fn add(&mut self, subscription: Subscription) {
+    fn add(&mut self, subscription: ClientSubscription) {
         self.all.push(subscription);
         self.settle();
     }
 
     /// One that the server wants.
-    pub(super) fn give(&mut self, granted: &Granted, is_renewed: bool) {
-        self.add(Subscription {
+    pub(super) fn add_by_server(&mut self, granted: &ChannelClaim, is_renewed: bool) {
+        self.add(ClientSubscription {
             channel: granted.channel.as_str().into(),
-            is_given: true,
+            is_by_server: true,
             is_by_token: granted.is_by_token,
             expires_ms: granted.expires_ms,
             is_renewed,
@@ -140,15 +140,15 @@ impl Subscriptions {
     }
 
     /// Whether a token that names these names those that the one before has named.
-    pub(super) fn are_those(&self, named: &[Granted]) -> bool {
+    pub(super) fn are_exactly(&self, named: &[ChannelClaim]) -> bool {
         let is_named = |channel: &str| named.iter().any(|one| one.channel == channel);
         let mut by_token = self.all.iter().filter(|one| one.is_by_token);
         named.iter().all(|one| self.has(&one.channel)) && by_token.all(|one| is_named(&one.channel))
     }
 
     /// Whether the server wants it.
-    pub(super) fn is_given(&self, channel: &str) -> bool {
-        self.find(channel).is_some_and(|one| one.is_given)
+    pub(super) fn is_by_server(&self, channel: &str) -> bool {
+        self.find(channel).is_some_and(|one| one.is_by_server)
     }
 
     /// Those whose time is over, and about which somebody is to be asked.
@@ -156,17 +156,19 @@ impl Subscriptions {
         if self.due_ms.is_none_or(|due_ms| now_ms < due_ms) {
             return Vec::new();
         }
-        let is_over = |one: &&Subscription| {
+        let is_over = |one: &&ClientSubscription| {
             // One of which an answer comes can't be ended before.
             let is_awaited = Some(&*one.channel) == awaited;
-            one.asks_later() && !is_awaited && one.expires_ms.is_some_and(|at_ms| now_ms >= at_ms)
+            one.defers_renewal()
+                && !is_awaited
+                && one.expires_ms.is_some_and(|at_ms| now_ms >= at_ms)
         };
         let over = self.all.iter().filter(is_over);
         over.map(|one| one.channel.clone()).collect()
     }
 
     /// Somebody is being asked about that.
-    pub(super) fn begin_renewal(&mut self, channel: &str, question: QuestionId) {
+    pub(super) fn begin_renewal(&mut self, channel: &str, question: HookRequestId) {
         if let Some(one) = self.all.iter_mut().find(|one| *one.channel == *channel) {
             one.renewal = Some(question);
         }
@@ -174,7 +176,7 @@ impl Subscriptions {
     }
 
     /// About which channel that question was; `None` if there is no such subscription any more.
-    pub(super) fn end_renewal(&mut self, question: QuestionId) -> Option<Box<str>> {
+    pub(super) fn end_renewal(&mut self, question: HookRequestId) -> Option<Box<str>> {
         let mut all = self.all.iter_mut();
         let one = all.find(|one| one.renewal == Some(question))?;
         one.renewal = None;
@@ -203,17 +205,17 @@ impl Subscriptions {
     }
 
     fn settle(&mut self) {
-        self.due_ms = self.all.iter().filter_map(Subscription::due_ms).min();
+        self.due_ms = self.all.iter().filter_map(ClientSubscription::due_ms).min();
     }
 
     /// When the first has expired for good, or somebody is to be asked about it, by the monotonic clock, or when to look
     /// again; but for one, of which an answer comes.
     pub(super) fn deadline_ms(&self, now: Now, awaited: Option<&str>) -> u64 {
-        let left_ms = |due_ms: u64| due_ms.saturating_sub(now.wall_ms).min(LOOK_MS);
+        let left_ms = |due_ms: u64| due_ms.saturating_sub(now.wall_ms).min(EXPIRY_CHECK_MS);
         let mut first_ms = self.due_ms;
         if first_ms.is_some() && awaited.is_some() {
             let others = self.all.iter().filter(|one| Some(&*one.channel) != awaited);
-            first_ms = others.filter_map(Subscription::due_ms).min();
+            first_ms = others.filter_map(ClientSubscription::due_ms).min();
         }
         first_ms
             .map(left_ms)
@@ -221,16 +223,16 @@ impl Subscriptions {
     }
 }
 
-impl Subscription {
+impl ClientSubscription {
     /// Somebody will be asked when its time is over.
-    fn asks_later(&self) -> bool {
+    fn defers_renewal(&self) -> bool {
         self.is_renewed && self.renewal.is_none()
     }
 
     /// When to look at it.
     fn due_ms(&self) -> Option<u64> {
         let expires_ms = self.expires_ms?;
-        match self.asks_later() {
+        match self.defers_renewal() {
             true => Some(expires_ms),
             false => Some(expires_ms.saturating_add(GRACE_MS)),
         }
@@ -238,30 +240,33 @@ impl Subscription {
 }
 
 /// How a client wants to be told, as far as it may.
-fn wish(request: &SubscribeRequest<'_>, options: Namespace) -> Result<Wish, BadFilter> {
+fn subscription_options(
+    request: &SubscribeRequest<'_>,
+    options: NamespaceOptions,
+) -> Result<SubscriptionOptions, FilterError> {
     // Of a kind that is not known none are granted.
     let wants_deltas = request.delta == DELTA;
     let filter = match request.filter {
         None => None,
         // What was before is not what passed before.
-        Some(_) if !options.tags_filter || wants_deltas => return Err(BadFilter),
-        Some(filter) => Some(Arc::new(Filter::read(filter)?) as Arc<dyn Selector>),
+        Some(_) if !options.tags_filter || wants_deltas => return Err(FilterError),
+        Some(filter) => Some(Arc::new(TagsFilter::read(filter)?) as Arc<dyn PublicationFilter>),
     };
-    Ok(Wish {
+    Ok(SubscriptionOptions {
         joins: request.join_leave,
-        deltas: match wants_deltas && options.differences != Differences::Off {
-            true => Deltas::Begun,
-            false => Deltas::Off,
+        deltas: match wants_deltas && options.delta_mode != DeltaMode::Off {
+            true => DeltaState::Begun,
+            false => DeltaState::Off,
         },
         filter,
     })
 }
 
 /// Whether a client gets the latest publication that passes its filter when it comes back.
-fn picks(wish: &Wish, options: Namespace) -> bool {
+fn recovery_filter(wish: &SubscriptionOptions, options: NamespaceOptions) -> bool {
     let gets_latest = options
         .history
-        .is_some_and(|history| history.recovery == Recovery::Latest);
+        .is_some_and(|history| history.recovery == RecoveryMode::Latest);
     wish.filter.is_some() && gets_latest
 }
 
@@ -284,8 +289,8 @@ impl Centrifuge {
     }
 
     /// What a token for a channel has to be for.
-    fn place<'a>(&'a self, channel: &'a str) -> Place<'a> {
-        Place {
+    fn place<'a>(&'a self, channel: &'a str) -> TokenSubject<'a> {
+        TokenSubject {
             channel,
             user: &self.info.user,
             client: &self.info.client,
@@ -296,24 +301,24 @@ impl Centrifuge {
         &mut self,
         id: u32,
         request: &SubscribeRequest<'_>,
-        frame: &mut Frame,
-        cx: &mut Context<'_>,
-    ) -> Done {
-        let channel = match named(&request.channel, &cx.shared.site.namespaces) {
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
+    ) -> CommandStatus {
+        let channel = match named(&request.channel, &cx.shared.config.namespaces) {
             Ok(channel) => channel,
             Err(code) => return refuse(id, code, frame),
         };
         let name = channel.as_str();
-        if name.len() > cx.shared.site.limits.channel_name_bytes_max {
+        if name.len() > cx.shared.config.limits.channel_name_bytes_max {
             return refuse(id, ErrorCode::BadRequest, frame);
         }
         if self.subscriptions.has(name) {
             return refuse(id, ErrorCode::AlreadySubscribed, frame);
         }
-        if self.deciding.is_withdrawn() {
+        if self.hooks.is_withdrawn() {
             return refuse(id, ErrorCode::PermissionDenied, frame);
         }
-        let namespaces = &cx.shared.site.namespaces;
+        let namespaces = &cx.shared.config.namespaces;
         let options = namespaces.of(name);
         let leave = match may_subscribe(channel, &self.info.user, namespaces) {
             Ok(leave) => leave,
@@ -326,76 +331,76 @@ impl Centrifuge {
         if (request.filter.is_some() || request.recover) && cx.shared.is_short_of_memory {
             return refuse(id, ErrorCode::Internal, frame);
         }
-        let Ok(mut wish) = wish(request, options) else {
+        let Ok(mut wish) = subscription_options(request, options) else {
             return refuse(id, ErrorCode::BadRequest, frame);
         };
-        if self.subscriptions.len() >= cx.shared.site.limits.channels_per_client {
+        if self.subscriptions.len() >= cx.shared.config.limits.channels_per_client {
             return refuse(id, ErrorCode::LimitExceeded, frame);
         }
         let has_tokens = matches!(cx.route().identity, Identity::Token(_));
-        let mut terms = Terms::default();
+        let mut terms = SubscriptionGrant::default();
         let mut is_renewed = false;
-        if !request.token.is_empty() && (has_tokens || leave != Leave::WithVerdict) {
-            let judge = self.judge(cx.id, cx.route());
+        if !request.token.is_empty() && (has_tokens || leave != Permission::WithHook) {
+            let judge = self.token_verifier(cx.id, cx.route());
             match judge.subscription(&request.token, self.place(name), cx.shared) {
                 Ok(granted) => {
-                    terms = Terms {
-                        info: granted.says.info,
-                        data: granted.says.data,
-                        term: granted.term,
-                        manner: granted.says.manner,
+                    terms = SubscriptionGrant {
+                        info: granted.claims.info,
+                        data: granted.claims.data,
+                        validity: granted.validity,
+                        overrides: granted.claims.manner,
                     };
                 }
-                Err(Denied::Later) => {
-                    self.deciding.begin_subscribing(name);
+                Err(TokenDenied::Later) => {
+                    self.hooks.begin_subscribing(name);
                     return self.wait_for_keys();
                 }
                 Err(denied) => {
                     denied.note(cx.id, cx.shared);
-                    return refuse(id, denied.to_channel(), frame);
+                    return refuse(id, denied.subscribe_error(), frame);
                 }
             }
-        } else if leave == Leave::WithToken {
+        } else if leave == Permission::WithToken {
             return refuse(id, ErrorCode::PermissionDenied, frame);
-        } else if leave == Leave::WithVerdict {
-            let ask = Ask {
+        } else if leave == Permission::WithHook {
+            let ask = HookQuery {
                 channel: name,
                 token: &request.token,
                 data: request.data,
-                ..Ask::default()
+                ..HookQuery::default()
             };
-            match self.decided(id, Kind::Subscribe, ask, frame, cx) {
+            match self.log_decision(id, HookKind::Subscribe, ask, frame, cx) {
                 Ok(Some(grant)) => {
                     terms = (*grant).into();
-                    if terms.term.is_over(cx.shared.now) {
+                    if terms.validity.is_over(cx.shared.now) {
                         return refuse(id, ErrorCode::Expired, frame);
                     }
-                    is_renewed = cx.route().decider(Kind::SubRefresh).is_some();
+                    is_renewed = cx.route().hook_target(HookKind::SubRefresh).is_some();
                 }
                 Ok(None) => return refuse(id, ErrorCode::PermissionDenied, frame),
                 Err(done) => {
-                    if matches!(done, Done::Not(_)) {
-                        self.deciding.begin_subscribing(name);
+                    if matches!(done, CommandStatus::Not(_)) {
+                        self.hooks.begin_subscribing(name);
                     }
                     return done;
                 }
             }
         }
-        let Terms {
+        let SubscriptionGrant {
             info,
             data,
-            term,
-            manner,
+            validity: term,
+            overrides: manner,
         } = terms;
-        wish.joins |= manner.hears_joins(&options);
-        let asked = Asked {
+        wish.joins |= manner.receives_join_leave(&options);
+        let asked = RequestedSubscription {
             id,
             channel: name.into(),
             ttl_s: term.ttl_s(cx.shared.now).filter(|_| !is_renewed),
             is_recovering: request.recover,
-            picks: picks(&wish, options),
+            recovery_filter: recovery_filter(&wish, options),
             or_fail: request.flag & FLAG_RECOVER_OR_FAIL != 0,
-            wish,
+            options: wish,
             data,
         };
         let since = request
@@ -404,17 +409,17 @@ impl Centrifuge {
         let joining = SubscribeOptions {
             since,
             client: (!manner.is_hidden).then(|| self.info_with(info.as_ref())),
-            picks: asked.picks,
+            recover_all: asked.recovery_filter,
         };
         let ticket = self.next_ticket();
         let answer = match join(channel, ticket, &joining, cx) {
             Ok(answer) => answer,
             Err(code) => return refuse(id, code, frame),
         };
-        self.is_hurried |= term.until_ms.is_some();
-        self.subscriptions.add(Subscription {
+        self.deadline_changed |= term.until_ms.is_some();
+        self.subscriptions.add(ClientSubscription {
             channel: name.into(),
-            is_given: false,
+            is_by_server: false,
             is_by_token: false,
             expires_ms: term.until_ms,
             is_renewed,
@@ -422,7 +427,7 @@ impl Centrifuge {
             info: info.map(Box::new),
         });
         match answer {
-            None => Done::Waits(Waiting::Subscribe(Box::new(asked))),
+            None => CommandStatus::Waits(PendingTicket::Subscribe(Box::new(asked))),
             Some(joined) => self.subscribed(&asked, joined.as_deref(), frame, cx),
         }
     }
@@ -430,20 +435,21 @@ impl Centrifuge {
     /// The channel's home has counted the client.
     pub(super) fn subscribed(
         &mut self,
-        asked: &Asked,
-        joined: Option<&Joined>,
-        frame: &mut Frame,
-        cx: &mut Context<'_>,
-    ) -> Done {
-        let outboxes = &mut cx.shared.ports.outboxes;
+        asked: &RequestedSubscription,
+        joined: Option<&SubscribeOutcome>,
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
+    ) -> CommandStatus {
+        let outboxes = &mut cx.shared.requests.outboxes;
         let bytes_max = outboxes.outbox_bytes_max();
-        let sieve = Sieve {
-            filter: asked.wish.filter.as_deref(),
-            only_latest: asked.picks,
+        let sieve = RecoveryFilter {
+            filter: asked.options.filter.as_deref(),
+            only_latest: asked.recovery_filter,
         };
         let is_recovering = asked.is_recovering;
         let bytes_max = (bytes_max, 0);
-        let mut welcome = Welcome::sifted(joined, is_recovering, self.encoding, bytes_max, sieve);
+        let mut welcome =
+            SubscribeReply::filtered(joined, is_recovering, self.encoding, bytes_max, sieve);
         if asked.is_recovering {
             cx.shared.stats.recovery(welcome.is_whole());
             if asked.or_fail && !welcome.is_whole() {
@@ -451,18 +457,18 @@ impl Centrifuge {
                 return refuse(asked.id, ErrorCode::UnrecoverablePosition, frame);
             }
         }
-        let mut wish = asked.wish.clone();
+        let mut wish = asked.options.clone();
         if joined.is_none() {
             // Nobody knows what was before.
-            wish.deltas = Deltas::Off;
-        } else if wish.deltas != Deltas::Off {
+            wish.deltas = DeltaState::Off;
+        } else if wish.deltas != DeltaState::Off {
             welcome = welcome.with_deltas(frame.encoding());
             if welcome.has_publications() {
                 self.has_compared = true;
-                wish.deltas = Deltas::Going;
+                wish.deltas = DeltaState::Going;
             }
         }
-        outboxes.wish(cx.id, &asked.channel, wish);
+        outboxes.set_subscription_options(cx.id, &asked.channel, wish);
         let publications = welcome.publications();
         let data = asked.data.as_ref();
         let result = SubscribeResult {
@@ -472,36 +478,39 @@ impl Centrifuge {
             ..welcome.result(&publications)
         };
         frame.reply(asked.id, Outcome::Subscribe(result));
-        Done::Yes
+        CommandStatus::Yes
     }
 
     pub(super) fn unsubscribe(
         &mut self,
         id: u32,
         channel: &str,
-        frame: &mut Frame,
-        cx: &mut Context<'_>,
-    ) -> Done {
-        if let Err(code) = named(channel, &cx.shared.site.namespaces) {
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
+    ) -> CommandStatus {
+        if let Err(code) = named(channel, &cx.shared.config.namespaces) {
             return refuse(id, code, frame);
         }
         match self.subscriptions.find(channel) {
-            Some(one) if one.is_given => return refuse(id, ErrorCode::PermissionDenied, frame),
+            Some(one) if one.is_by_server => return refuse(id, ErrorCode::PermissionDenied, frame),
             Some(_) => self.leave(channel, cx),
             // It hears nothing of it, as it wants.
             None => {}
         }
         frame.reply(id, Outcome::Unsubscribe);
-        Done::Yes
+        CommandStatus::Yes
     }
 
     /// Ends a subscription.
-    pub(super) fn leave(&mut self, channel: &str, cx: &mut Context<'_>) {
+    pub(super) fn leave(&mut self, channel: &str, cx: &mut SessionContext<'_>) {
         self.subscriptions.remove(channel);
-        cx.shared.ports.outboxes.forget_wish(cx.id, channel);
-        cx.shared.ports.outboxes.clear_mark(cx.id, channel);
+        cx.shared
+            .requests
+            .outboxes
+            .clear_subscription_options(cx.id, channel);
+        cx.shared.requests.outboxes.clear_cursor(cx.id, channel);
         if let Ok(channel) = ChannelName::new(channel) {
-            let (hub, ports) = (&mut cx.shared.hub, &mut cx.shared.ports);
+            let (hub, ports) = (&mut cx.shared.hub, &mut cx.shared.requests);
             hub.unsubscribe(cx.id, channel, ports);
         }
     }
@@ -510,12 +519,12 @@ impl Centrifuge {
         &mut self,
         id: u32,
         request: &SubRefreshRequest<'_>,
-        frame: &mut Frame,
-        cx: &mut Context<'_>,
-    ) -> Done {
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
+    ) -> CommandStatus {
         let channel: &str = &request.channel;
         let code = match (
-            named(channel, &cx.shared.site.namespaces),
+            named(channel, &cx.shared.config.namespaces),
             self.subscriptions.find(channel),
         ) {
             (Err(code), _) => Some(code),
@@ -529,46 +538,53 @@ impl Centrifuge {
         if let Some(code) = code {
             return refuse(id, code, frame);
         }
-        let judge = self.judge(cx.id, cx.route());
+        let judge = self.token_verifier(cx.id, cx.route());
         let grant = match judge.subscription(&request.token, self.place(channel), cx.shared) {
             Ok(grant) => grant,
-            Err(Denied::Later) => return self.wait_for_keys(),
+            Err(TokenDenied::Later) => return self.wait_for_keys(),
             Err(denied) => {
                 denied.note(cx.id, cx.shared);
                 let code = match denied {
                     // Not TokenExpired: an SDK that is told so here gives up, and one whose time is over subscribes again.
-                    Denied::Expired => ErrorCode::Expired,
-                    denied => denied.to_channel(),
+                    TokenDenied::Expired => ErrorCode::Expired,
+                    denied => denied.subscribe_error(),
                 };
                 return refuse(id, code, frame);
             }
         };
-        let Grant { term, says } = grant;
+        let SubscriptionToken {
+            validity: term,
+            claims: says,
+        } = grant;
         self.subscriptions.renew(channel, term.until_ms, says.info);
-        self.is_hurried = true;
+        self.deadline_changed = true;
         let ttl_s = term.ttl_s(cx.shared.now);
         let result = SubRefreshResult {
             expires: ttl_s.is_some(),
             ttl_s: ttl_s.unwrap_or(0),
         };
         frame.reply(id, Outcome::SubRefresh(result));
-        Done::Yes
+        CommandStatus::Yes
     }
 
     /// Ends the subscriptions whose tokens are over; clients ask for new ones and subscribe again. One that a back end
     /// has made ends the session, since the client can't.
-    pub(super) fn end_expired(&mut self, frame: &mut Frame, cx: &mut Context<'_>) -> Flow {
+    pub(super) fn end_expired(
+        &mut self,
+        frame: &mut ReplyFrame,
+        cx: &mut SessionContext<'_>,
+    ) -> Flow {
         let now_ms = cx.shared.now.wall_ms;
         let is_due = |due_ms: u64| now_ms >= due_ms;
         if !self.subscriptions.due_ms.is_some_and(is_due) {
-            return Flow::GoOn;
+            return Flow::Continue;
         }
         let is_over = |expires_ms: u64| now_ms >= expires_ms.saturating_add(GRACE_MS);
         let awaited = self.channel_awaited();
         let all = self.subscriptions.all.iter();
         let expired =
             all.filter(|one| one.expires_ms.is_some_and(is_over) && Some(&*one.channel) != awaited);
-        if expired.clone().any(|one| one.is_given) {
+        if expired.clone().any(|one| one.is_by_server) {
             return DisconnectCode::SubscriptionExpired.into();
         }
         let expired: Vec<Box<str>> = expired.map(|one| one.channel.clone()).collect();
@@ -580,7 +596,7 @@ impl Centrifuge {
             };
             frame.push(&push);
         }
-        Flow::GoOn
+        Flow::Continue
     }
 }
 
@@ -589,13 +605,13 @@ pub(super) fn join(
     channel: ChannelName<'_>,
     ticket: Ticket,
     joining: &SubscribeOptions,
-    cx: &mut Context<'_>,
-) -> Result<Option<Option<Box<Joined>>>, ErrorCode> {
-    let (hub, ports) = (&mut cx.shared.hub, &mut cx.shared.ports);
+    cx: &mut SessionContext<'_>,
+) -> Result<Option<Option<Box<SubscribeOutcome>>>, ErrorCode> {
+    let (hub, ports) = (&mut cx.shared.hub, &mut cx.shared.requests);
     let answers = ports.answers.len();
     let subscribed = hub.subscribe(cx.id, channel, ticket, joining, ports);
     subscribed.map_err(|error| match error {
-        SubscribeError::Already => ErrorCode::AlreadySubscribed,
+        SubscribeError::AlreadySubscribed => ErrorCode::AlreadySubscribed,
         SubscribeError::Stale => ErrorCode::Internal,
         SubscribeError::Full => ErrorCode::LimitExceeded,
     })?;
@@ -603,7 +619,7 @@ pub(super) fn join(
         return Ok(None);
     }
     Ok(match ports.answers.pop_back() {
-        Some((_, _, Answer::Subscribed(joined))) => Some(joined),
+        Some((_, _, HubReply::Subscribed(joined))) => Some(joined),
         _ => None,
     })
 }

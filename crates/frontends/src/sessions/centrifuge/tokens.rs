@@ -9,26 +9,26 @@ use std::sync::Arc;
 use serde_json::Value;
 use veche_centrifuge::{DisconnectCode, ErrorCode};
 use veche_hub::ConnectionId;
-use veche_jwt::{Claimed, Keys, Refusal};
+use veche_jwt::{Keys, TokenError, VerifiedClaims};
 
-use super::claims::{Connection, Subscription};
-use crate::context::identity::token::{Tokens, Verifier};
-use crate::context::identity::{Identity, Lease, Term, Unknown, is_valid_user};
-use crate::context::note::{Decision, NoteLevel};
+use super::claims::{ConnectionClaims, SubscriptionClaims};
+use crate::context::identity::token::{TokenAuth, TokenVerifier};
+use crate::context::identity::{AuthError, Identity, IdentityLease, Validity, is_valid_user};
+use crate::context::log_note::{AuthDecision, NoteLevel};
 use crate::context::route::Route;
-use crate::context::shared::Shared;
+use crate::context::worker_context::Context;
 
 /// Why a token is of no use now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Denied {
+pub(super) enum TokenDenied {
     /// Other keys are on their way.
     Later,
     /// It was good once.
     Expired,
     /// It is good, but what it grants is over.
-    Over,
+    Revoked,
     /// It does not hold.
-    Bad(Unknown),
+    Bad(AuthError),
     /// It is for something else.
     NotFor(&'static str),
     /// It can't be judged: our fault.
@@ -37,12 +37,12 @@ pub(super) enum Denied {
     Unused,
 }
 
-impl fmt::Display for Denied {
+impl fmt::Display for TokenDenied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Later | Self::NoKeys => Unknown::NoKeys.fmt(f),
-            Self::Expired => Unknown::Token(Refusal::Expired).fmt(f),
-            Self::Over => f.write_str("the token is refused: its expire_at is over"),
+            Self::Later | Self::NoKeys => AuthError::KeysUnavailable.fmt(f),
+            Self::Expired => AuthError::InvalidToken(TokenError::Expired).fmt(f),
+            Self::Revoked => f.write_str("the token is refused: its expire_at is over"),
             Self::Bad(unknown) => unknown.fmt(f),
             Self::NotFor(what) => write!(f, "the token is refused: {what}"),
             Self::Unused => f.write_str("tokens mean nothing on this route"),
@@ -50,18 +50,18 @@ impl fmt::Display for Denied {
     }
 }
 
-impl From<Refusal> for Denied {
-    fn from(refusal: Refusal) -> Self {
-        Self::Bad(Unknown::Token(refusal))
+impl From<TokenError> for TokenDenied {
+    fn from(refusal: TokenError) -> Self {
+        Self::Bad(AuthError::InvalidToken(refusal))
     }
 }
 
-impl Denied {
+impl TokenDenied {
     /// What becomes of a connect command.
-    pub(super) fn to_connect(self) -> Result<ErrorCode, DisconnectCode> {
+    pub(super) fn connect_error(self) -> Result<ErrorCode, DisconnectCode> {
         match self {
             Self::Expired => Ok(ErrorCode::TokenExpired),
-            Self::Over => Ok(ErrorCode::Expired),
+            Self::Revoked => Ok(ErrorCode::Expired),
             Self::NoKeys => Ok(ErrorCode::Internal),
             Self::Later | Self::Bad(_) | Self::NotFor(_) | Self::Unused => {
                 Err(DisconnectCode::InvalidToken)
@@ -70,10 +70,10 @@ impl Denied {
     }
 
     /// What becomes of a command about one channel.
-    pub(super) fn to_channel(self) -> ErrorCode {
+    pub(super) fn subscribe_error(self) -> ErrorCode {
         match self {
             Self::Expired => ErrorCode::TokenExpired,
-            Self::Over => ErrorCode::Expired,
+            Self::Revoked => ErrorCode::Expired,
             Self::NoKeys => ErrorCode::Internal,
             Self::Later | Self::Bad(_) | Self::NotFor(_) | Self::Unused => {
                 ErrorCode::PermissionDenied
@@ -82,68 +82,72 @@ impl Denied {
     }
 
     /// Says it in the log. What only the issuer can have got wrong the operator should see.
-    pub(super) fn note(self, id: ConnectionId, shared: &mut Shared) {
+    pub(super) fn note(self, id: ConnectionId, shared: &mut Context) {
         let level = match self {
-            Self::Bad(Unknown::Token(Refusal::Claim(_))) => NoteLevel::Warn,
+            Self::Bad(AuthError::InvalidToken(TokenError::Claim(_))) => NoteLevel::Warn,
             _ => NoteLevel::Info,
         };
         let why = self.to_string();
         refused_token(id, &why, shared);
-        shared.note(id, level, why);
+        shared.log(id, level, why);
     }
 }
 
 /// What a connection's token says.
 #[derive(Debug)]
-pub(super) struct Pass {
-    pub(super) lease: Lease,
-    pub(super) says: Connection,
+pub(super) struct ConnectionToken {
+    pub(super) lease: IdentityLease,
+    pub(super) claims: ConnectionClaims,
 }
 
 /// What a subscription's token says.
 #[derive(Debug)]
-pub(super) struct Grant {
-    pub(super) term: Term,
-    pub(super) says: Subscription,
+pub(super) struct SubscriptionToken {
+    pub(super) validity: Validity,
+    pub(super) claims: SubscriptionClaims,
 }
 
 /// For which channel a token has to be, of which user and connection.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct TokenSubject<'a> {
     pub(super) channel: &'a str,
     pub(super) user: &'a str,
     pub(super) client: &'a str,
 }
 
 /// Who judges, and who asks.
-pub(super) struct Judge<'a> {
+pub(super) struct TokenCheck<'a> {
     pub(super) id: ConnectionId,
     pub(super) route: &'a Route,
     /// Other keys have been asked for already.
     pub(super) has_asked: bool,
 }
 
-impl Judge<'_> {
+impl TokenCheck<'_> {
     /// A connection's token.
-    pub(super) fn connection(&self, token: &str, shared: &Shared) -> Result<Pass, Denied> {
+    pub(super) fn connection(
+        &self,
+        token: &str,
+        shared: &Context,
+    ) -> Result<ConnectionToken, TokenDenied> {
         let tokens = self.tokens()?;
         let (mut claimed, term) = self.claimed(&tokens.connections, token, shared)?;
         // A subscription's token says who may hear something, not who somebody is.
         if claimed.all.contains_key("channel") {
-            return Err(Denied::Bad(Unknown::OfChannel));
+            return Err(TokenDenied::Bad(AuthError::ChannelToken));
         }
         let user = tokens.user_of(claimed.user.take())?;
         if !user.is_empty() && !is_valid_user(&user) {
-            return Err(Refusal::NoUser.into());
+            return Err(TokenError::NoUser.into());
         }
-        Ok(Pass {
-            lease: Lease {
+        Ok(ConnectionToken {
+            lease: IdentityLease {
                 user,
-                term,
+                validity: term,
                 is_final: false,
             },
-            says: counted(
-                Connection::read(&claimed.all, &shared.site.namespaces),
+            claims: counted(
+                ConnectionClaims::read(&claimed.all, &shared.config.namespaces),
                 shared,
             )?,
         })
@@ -153,77 +157,82 @@ impl Judge<'_> {
     pub(super) fn subscription(
         &self,
         token: &str,
-        place: Place<'_>,
-        shared: &Shared,
-    ) -> Result<Grant, Denied> {
-        let verifier = self.tokens()?.of_subscriptions();
+        place: TokenSubject<'_>,
+        shared: &Context,
+    ) -> Result<SubscriptionToken, TokenDenied> {
+        let verifier = self.tokens()?.subscription_verifier();
         let (claimed, term) = self.claimed(verifier, token, shared)?;
         if claimed.all.get("channel").and_then(Value::as_str) != Some(place.channel) {
-            return Err(Denied::NotFor("it is not for this channel"));
+            return Err(TokenDenied::NotFor("it is not for this channel"));
         }
         if claimed.user.as_deref().unwrap_or_default() != place.user {
-            return Err(Denied::NotFor("it is another user's"));
+            return Err(TokenDenied::NotFor("it is another user's"));
         }
-        let options = shared.site.namespaces.of(place.channel);
-        let says = counted(Subscription::read(&claimed.all, &options), shared)?;
+        let options = shared.config.namespaces.of(place.channel);
+        let says = counted(SubscriptionClaims::read(&claimed.all, &options), shared)?;
         let client = says.client.as_deref();
         if client.is_some_and(|client| client != place.client) {
-            return Err(Denied::NotFor("it is for another connection"));
+            return Err(TokenDenied::NotFor("it is for another connection"));
         }
-        Ok(Grant { term, says })
+        Ok(SubscriptionToken {
+            validity: term,
+            claims: says,
+        })
     }
 
-    fn tokens(&self) -> Result<&Tokens, Denied> {
+    fn tokens(&self) -> Result<&TokenAuth, TokenDenied> {
         match &self.route.identity {
             Identity::Token(tokens) => Ok(tokens),
-            _ => Err(Denied::Unused),
+            _ => Err(TokenDenied::Unused),
         }
     }
 
     fn claimed(
         &self,
-        verifier: &Verifier,
+        verifier: &TokenVerifier,
         token: &str,
-        shared: &Shared,
-    ) -> Result<(Claimed, Term), Denied> {
+        shared: &Context,
+    ) -> Result<(VerifiedClaims, Validity), TokenDenied> {
         let seen = verifier.keys.keys();
-        let judged = verifier.judge(seen.as_deref(), token, &shared.checks());
+        let judged = verifier.judge(seen.as_deref(), token, &shared.identity_checks());
         let judged = judged.and_then(|claimed| {
-            let term = verifier.term(&claimed).map_err(Unknown::Token)?;
+            let term = verifier
+                .validity(&claimed)
+                .map_err(AuthError::InvalidToken)?;
             Ok((claimed, term))
         });
         let unknown = match judged {
-            Ok((_, term)) if term.is_over(shared.now) => return Err(Denied::Over),
+            Ok((_, term)) if term.is_over(shared.now) => return Err(TokenDenied::Revoked),
             Ok(judged) => return Ok(judged),
             Err(unknown) => unknown,
         };
         if self.looks_for_keys(verifier, seen.as_ref(), unknown, shared) {
-            return Err(Denied::Later);
+            return Err(TokenDenied::Later);
         }
-        if let Unknown::Token(refusal) = unknown {
+        if let AuthError::InvalidToken(refusal) = unknown {
             shared.stats.token_refused(refusal);
         }
         Err(match unknown {
-            Unknown::Token(Refusal::Expired) => Denied::Expired,
-            Unknown::NoKeys => Denied::NoKeys,
-            other => Denied::Bad(other),
+            AuthError::InvalidToken(TokenError::Expired) => TokenDenied::Expired,
+            AuthError::KeysUnavailable => TokenDenied::NoKeys,
+            other => TokenDenied::Bad(other),
         })
     }
 
     fn looks_for_keys(
         &self,
-        verifier: &Verifier,
+        verifier: &TokenVerifier,
         seen: Option<&Arc<Keys>>,
-        unknown: Unknown,
-        shared: &Shared,
+        unknown: AuthError,
+        shared: &Context,
     ) -> bool {
-        let may_ask = unknown.is_without_key() && !self.has_asked;
-        may_ask && verifier.keys.look_for_more(self.id, &shared.desk, seen)
+        let may_ask = unknown.may_need_keys() && !self.has_asked;
+        may_ask && verifier.keys.fetch(self.id, &shared.completions, seen)
     }
 }
 
 /// Counts a token whose claims can't be honoured.
-pub(super) fn counted<T>(read: Result<T, Refusal>, shared: &Shared) -> Result<T, Denied> {
+pub(super) fn counted<T>(read: Result<T, TokenError>, shared: &Context) -> Result<T, TokenDenied> {
     read.map_err(|refusal| {
         shared.stats.token_refused(refusal);
         refusal.into()
@@ -231,11 +240,11 @@ pub(super) fn counted<T>(read: Result<T, Refusal>, shared: &Shared) -> Result<T,
 }
 
 /// Reports a refused token, with the user of the connection as far as it is known.
-fn refused_token(id: ConnectionId, reason: &str, shared: &Shared) {
-    shared.decided(&Decision {
+fn refused_token(id: ConnectionId, reason: &str, shared: &Context) {
+    shared.log_decision(&AuthDecision {
         what: "token",
         user: shared.hub.user_of(id).unwrap_or_default(),
         reason,
-        ..Decision::default()
+        ..AuthDecision::default()
     });
 }

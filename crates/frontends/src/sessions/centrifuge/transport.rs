@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use veche_centrifuge::{Encoding, Limits, Request};
+use veche_centrifuge::{DecodeLimits, Encoding, Request};
 
 use crate::context::route::Route;
 
 /// What carries a client's messages; the last piece of the path says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transport {
+pub(crate) enum CentrifugeTransport {
     WebSocket,
     /// A response whose lines are messages.
     HttpStream,
@@ -22,7 +22,7 @@ pub(crate) enum Transport {
     OneWayEvents,
 }
 
-impl Transport {
+impl CentrifugeTransport {
     /// `None`: nothing is there.
     pub(crate) fn of(route: &Route, path: &str) -> Option<Self> {
         match path.rsplit('/').next() {
@@ -85,12 +85,12 @@ const RELAY_BYTES: usize = 64;
 
 /// Relays to one client that wait for commands before them. Each is as much of a message as one that came in time.
 #[derive(Debug, Default)]
-pub(super) struct Relays {
+pub(super) struct RelayQueue {
     all: VecDeque<Vec<u8>>,
     bytes: usize,
 }
 
-impl Relays {
+impl RelayQueue {
     /// Keeps one; `false`: too many wait.
     pub(super) fn keep(&mut self, commands: &[u8]) -> bool {
         let bytes = self.bytes + commands.len() + RELAY_BYTES;
@@ -119,9 +119,9 @@ pub(crate) const RELAYS_MAX: usize = 1024;
 /// Whether commands that came in a URL are one connect command. Where not even the first can be read, nothing is carried
 /// out, and the session says so.
 pub(crate) fn only_connects(commands: &[u8]) -> bool {
-    let limits = Limits {
+    let limits = DecodeLimits {
         message_bytes_max: usize::MAX,
-        ..Limits::default()
+        ..DecodeLimits::default()
     };
     let mut commands = Encoding::Json.commands(commands, limits);
     match commands.next() {
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn relays_wait_up_to_a_limit_and_give_it_back() {
-        let mut relays = Relays::default();
+        let mut relays = RelayQueue::default();
         let commands = vec![b'x'; (RELAYED_BYTES_MAX / 4) - RELAY_BYTES];
         for _ in 0..3 {
             (0..4).for_each(|_| assert!(relays.keep(&commands)));
@@ -191,7 +191,7 @@ mod tests {
         assert!(!relays.keep(&vec![b'x'; RELAYED_BYTES_MAX - RELAY_BYTES + 1]));
         assert!(relays.keep(&vec![b'x'; RELAYED_BYTES_MAX - RELAY_BYTES]));
         // Also of nothing it can be seen that it is there.
-        let mut relays = Relays::default();
+        let mut relays = RelayQueue::default();
         assert!(relays.keep(b""));
         assert!(
             relays

@@ -4,21 +4,23 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use veche_centrifuge as wire;
-use veche_centrifuge::{Data, Delta, Encoding, Outcome};
-use veche_hub::{ClientInfo, Epoch, Joined, PayloadKind, PayloadRef, Position, Publication, Since};
+use veche_centrifuge::{DeltaKind, Encoding, Outcome, PublicationData};
+use veche_hub::{
+    ClientInfo, Epoch, PayloadKind, PayloadRef, Position, Publication, Since, SubscribeOutcome,
+};
 
-use super::frame::Frame;
+use super::frame::ReplyFrame;
 use super::pushes::forms::{as_json, client, has_deltas, patch, publication, quoted, tags, whole};
-use crate::outbox::Selector;
+use crate::outbox::PublicationFilter;
 
 /// As what a client's data go to the hub.
-pub(super) fn payload(data: Data<'_>) -> PayloadRef<'_> {
+pub(super) fn payload(data: PublicationData<'_>) -> PayloadRef<'_> {
     let (kind, bytes) = match data {
-        Data::Json(json) => (PayloadKind::Json, json.as_bytes()),
-        Data::Text(text) => (PayloadKind::Text, text.as_bytes()),
+        PublicationData::Json(json) => (PayloadKind::Json, json.as_bytes()),
+        PublicationData::Text(text) => (PayloadKind::Text, text.as_bytes()),
         // Protobuf does not say what its bytes are.
-        Data::Binary(bytes) => match Data::of_bytes(bytes) {
-            Data::Json(json) => (PayloadKind::Json, json.as_bytes()),
+        PublicationData::Binary(bytes) => match PublicationData::of_bytes(bytes) {
+            PublicationData::Json(json) => (PayloadKind::Json, json.as_bytes()),
             _ => (PayloadKind::Binary, bytes),
         },
     };
@@ -29,7 +31,7 @@ pub(super) fn payload(data: Data<'_>) -> PayloadRef<'_> {
 pub(super) const COMPARED_BYTES_MAX: usize = 64 << 10;
 
 /// Several publications, which lend what they hold to the wire's.
-pub(super) struct Publications<'a> {
+pub(super) struct PublicationBuffer<'a> {
     all: Vec<&'a Publication>,
     tags: Vec<Vec<(&'a str, &'a str)>>,
     /// Of those that have a form of their own in this encoding.
@@ -38,7 +40,7 @@ pub(super) struct Publications<'a> {
     patches: Option<Vec<Option<Vec<u8>>>>,
 }
 
-impl<'a> Publications<'a> {
+impl<'a> PublicationBuffer<'a> {
     pub(super) fn new(all: impl IntoIterator<Item = &'a Publication>, encoding: Encoding) -> Self {
         let all: Vec<_> = all.into_iter().collect();
         let quoted = all.iter().map(|one| quoted(one.payload.borrow(), encoding));
@@ -83,12 +85,12 @@ impl<'a> Publications<'a> {
                 };
                 match &patches[place] {
                     Some(bytes) => wire::Publication {
-                        delta: Delta::Patch,
+                        delta: DeltaKind::Patch,
                         data: patch(bytes),
                         ..publication
                     },
                     None => wire::Publication {
-                        delta: Delta::Whole,
+                        delta: DeltaKind::Whole,
                         ..publication
                     },
                 }
@@ -104,13 +106,13 @@ impl<'a> Publications<'a> {
 
 /// What somebody wants of what he has missed.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Sieve<'f> {
-    pub(super) filter: Option<&'f dyn Selector>,
+pub(super) struct RecoveryFilter<'f> {
+    pub(super) filter: Option<&'f dyn PublicationFilter>,
     /// Of what passes he gets the latest.
     pub(super) only_latest: bool,
 }
 
-impl Sieve<'_> {
+impl RecoveryFilter<'_> {
     fn passes(&self, publication: &Publication) -> bool {
         let info = publication.info.as_deref();
         self.filter.is_none_or(|filter| filter.selects(info))
@@ -118,10 +120,10 @@ impl Sieve<'_> {
 }
 
 /// What somebody joins, with what is said of it: lends itself to a result.
-pub(super) struct Welcome<'a> {
-    joined: Option<&'a Joined>,
+pub(super) struct SubscribeReply<'a> {
+    joined: Option<&'a SubscribeOutcome>,
     epoch: String,
-    publications: Publications<'a>,
+    publications: PublicationBuffer<'a>,
     is_whole: bool,
     /// He has asked for what he missed.
     was_recovering: bool,
@@ -131,47 +133,55 @@ pub(super) struct Welcome<'a> {
     before: u64,
 }
 
-impl<'a> Welcome<'a> {
+impl<'a> SubscribeReply<'a> {
     /// Of what is missed at most `bytes_max` are told: with more of it he has missed too much. Each publication takes
     /// `each_bytes` beside its payload.
     pub(super) fn new(
-        joined: Option<&'a Joined>,
+        joined: Option<&'a SubscribeOutcome>,
         was_recovering: bool,
         encoding: Encoding,
         bytes: (usize, usize),
     ) -> Self {
-        Self::sifted(joined, was_recovering, encoding, bytes, Sieve::default())
+        Self::filtered(
+            joined,
+            was_recovering,
+            encoding,
+            bytes,
+            RecoveryFilter::default(),
+        )
     }
 
     /// The same, of what passes.
-    pub(super) fn sifted(
-        joined: Option<&'a Joined>,
+    pub(super) fn filtered(
+        joined: Option<&'a SubscribeOutcome>,
         was_recovering: bool,
         encoding: Encoding,
         (bytes_max, each_bytes): (usize, usize),
-        sieve: Sieve<'_>,
+        sieve: RecoveryFilter<'_>,
     ) -> Self {
         let epoch = joined.map_or_else(String::new, |joined| joined.position.epoch.to_string());
         let recovered = joined.and_then(|joined| joined.recovered.as_ref());
         let missed = recovered.map_or(&[][..], |recovered| &recovered.publications);
-        let mut is_whole = recovered.is_some_and(|recovered| recovered.is_whole);
+        let mut is_whole = recovered.is_some_and(|recovered| recovered.is_complete);
         let passing = missed.iter().enumerate();
         let mut passing: Vec<_> = passing.filter(|(_, one)| sieve.passes(one)).collect();
         if sieve.only_latest {
             // Of nothing it can't be said that he has it.
-            let are_latest = recovered.is_some_and(|recovered| recovered.are_latest);
+            let are_latest = recovered.is_some_and(|recovered| recovered.is_latest_only);
             is_whole &= !are_latest || !passing.is_empty();
             passing.drain(..passing.len().saturating_sub(1));
         }
         let bytes = passing.len() * each_bytes;
         let before = recovered
             .zip(passing.first())
-            .map_or(0, |(recovered, (first, _))| recovered.before(*first));
+            .map_or(0, |(recovered, (first, _))| {
+                recovered.predecessor_at(*first)
+            });
         let passing = passing.into_iter().map(|(_, one)| one);
-        let mut publications = Publications::new(passing, encoding);
+        let mut publications = PublicationBuffer::new(passing, encoding);
         let bytes = bytes + publications.bytes();
         if bytes > bytes_max {
-            publications = Publications::new(&[], encoding);
+            publications = PublicationBuffer::new(&[], encoding);
             is_whole = false;
         }
         Self {
@@ -248,7 +258,7 @@ pub(super) fn since(epoch: &str, offset: u64) -> Since {
 }
 
 /// Who is in a channel.
-pub(super) fn presence(frame: &mut Frame, id: u32, clients: &[Arc<ClientInfo>]) {
+pub(super) fn presence(frame: &mut ReplyFrame, id: u32, clients: &[Arc<ClientInfo>]) {
     let named = clients.iter().map(|one| (&*one.client, client(one)));
     let presence: Vec<_> = named.collect();
     let result = wire::PresenceResult {
@@ -258,9 +268,9 @@ pub(super) fn presence(frame: &mut Frame, id: u32, clients: &[Arc<ClientInfo>]) 
 }
 
 /// A part of a channel's history.
-pub(super) fn history(frame: &mut Frame, id: u32, page: &veche_hub::Page) {
+pub(super) fn history(frame: &mut ReplyFrame, id: u32, page: &veche_hub::HistoryPage) {
     let all: Vec<_> = page.iter().collect();
-    let publications = Publications::new(&all, frame.encoding());
+    let publications = PublicationBuffer::new(&all, frame.encoding());
     let epoch = page.position.epoch.to_string();
     let result = wire::HistoryResult {
         publications: &publications.wire(),
@@ -272,7 +282,7 @@ pub(super) fn history(frame: &mut Frame, id: u32, page: &veche_hub::Page) {
 
 #[cfg(test)]
 mod tests {
-    use veche_hub::{Event, Payload, Recovered};
+    use veche_hub::{FeedEvent, Payload, Recovered};
 
     use super::*;
 
@@ -285,19 +295,19 @@ mod tests {
             },
             position: None,
             at_ms: 0,
-            event: Event::Published,
+            event: FeedEvent::Published,
             info: None,
         };
-        let joined = Joined {
+        let joined = SubscribeOutcome {
             position: Position {
                 epoch: Epoch::from_bits(9),
                 offset: 2,
             },
             recovered: Some(Recovered {
-                is_whole: true,
+                is_complete: true,
                 publications: vec![publication(300), publication(700)],
-                are_latest: false,
-                before: 0,
+                is_latest_only: false,
+                predecessor: 0,
             }),
         };
         for (bytes, is_told) in [
@@ -308,7 +318,7 @@ mod tests {
             ((usize::MAX, 10), true),
             ((0, 0), false),
         ] {
-            let welcome = Welcome::new(Some(&joined), true, Encoding::Json, bytes);
+            let welcome = SubscribeReply::new(Some(&joined), true, Encoding::Json, bytes);
             let told = if is_told { 2 } else { 0 };
             assert_eq!(welcome.publications().len(), told, "{bytes:?}");
             assert_eq!(welcome.is_whole(), is_told, "{bytes:?}");

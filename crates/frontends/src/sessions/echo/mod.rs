@@ -2,37 +2,45 @@
 
 use veche_proto::websocket::MessageKind;
 
-use crate::context::census::About;
-use crate::context::protocol::Protocol;
-use crate::context::session::{Context, Flow, Session};
-use crate::context::shared::Shared;
-use crate::http::protocol::{Begun, Opening, Wanted};
-use crate::http::upgrade::Refused;
+use crate::context::protocol::ClientProtocol;
+use crate::context::session::{Flow, Session, SessionContext};
+use crate::context::session_info::SessionInfo;
+use crate::context::worker_context::Context;
+use crate::http::protocol::{HandshakeRequest, NewSession, OpenSession};
+use crate::http::upgrade::RefusedUpgrade;
 
 /// As routes and the configuration know it.
-pub(crate) static PROTOCOL: Protocol = Protocol {
+pub(crate) static PROTOCOL: ClientProtocol = ClientProtocol {
     name: "echo",
     methods: &["GET"],
     options: &[],
 };
 
 /// One client.
-pub(crate) struct Echo;
+pub(crate) struct EchoSession;
 
-impl Opening for Echo {
-    fn begin(_: &Wanted<'_, '_, '_>, _: &Shared) -> Result<Begun<Self>, Refused> {
-        Ok(Begun::of(Self))
+impl OpenSession for EchoSession {
+    fn begin(
+        _: &HandshakeRequest<'_, '_, '_>,
+        _: &Context,
+    ) -> Result<NewSession<Self>, RefusedUpgrade> {
+        Ok(NewSession::of(Self))
     }
 }
 
-impl Session for Echo {
-    fn about(&self) -> About<'_> {
-        About::of(PROTOCOL.name)
+impl Session for EchoSession {
+    fn info(&self) -> SessionInfo<'_> {
+        SessionInfo::of(PROTOCOL.name)
     }
 
     #[inline]
-    fn message(&mut self, kind: MessageKind, data: &[u8], cx: &mut Context<'_>) -> Flow {
-        cx.shared.ports.outboxes.message(cx.id, kind, data);
-        Flow::GoOn
+    fn handle_message(
+        &mut self,
+        kind: MessageKind,
+        data: &[u8],
+        cx: &mut SessionContext<'_>,
+    ) -> Flow {
+        cx.shared.requests.outboxes.message(cx.id, kind, data);
+        Flow::Continue
     }
 }

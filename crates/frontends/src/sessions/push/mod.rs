@@ -4,25 +4,26 @@
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Deed, Instruction, Position, Since, Subscribe, Subscribing, Ticket,
+    ChannelName, HubReply, Position, Since, SubscribeAccess, SubscribeAction, Ticket, UserAction,
+    UserCommand,
 };
 use veche_proto::http::{Head, Status};
 use veche_proto::websocket::MessageKind;
 
-use crate::context::census::About;
-use crate::context::hears::Hears;
-use crate::context::joining::Enrolled;
-use crate::context::note::NoteLevel;
-use crate::context::protocol::Protocol;
+use crate::context::backend_subscribe::BackendSubscribe;
+use crate::context::delivery_mode::DeliveryMode;
+use crate::context::log_note::NoteLevel;
+use crate::context::protocol::ClientProtocol;
 use crate::context::route::Route;
-use crate::context::session::{Context, Flow, Session};
-use crate::context::shared::Shared;
-use crate::context::stats::Handshake;
-use crate::http::protocol::{Begun, Opening, Wanted};
-use crate::http::upgrade::{CHANNELS_MAX, Refused, forbidden};
+use crate::context::session::{Flow, Session, SessionContext};
+use crate::context::session_info::SessionInfo;
+use crate::context::stats::HandshakeOutcome;
+use crate::context::worker_context::Context;
+use crate::http::protocol::{HandshakeRequest, NewSession, OpenSession};
+use crate::http::upgrade::{CHANNELS_MAX, RefusedUpgrade, forbidden};
 
 /// As routes and the configuration know it.
-pub(crate) static PROTOCOL: Protocol = Protocol {
+pub(crate) static PROTOCOL: ClientProtocol = ClientProtocol {
     name: "push",
     methods: &["GET"],
     options: &[
@@ -42,21 +43,24 @@ const FIRST_TICKET: u32 = 1 << 16;
 
 /// One client.
 #[derive(Default)]
-pub(crate) struct Push {
+pub(crate) struct PushSession {
     /// Channels that a back end has subscribed it to, until their homes have answered.
-    joins: Option<Box<Joins>>,
+    pending: Option<Box<PendingSubscriptions>>,
 }
 
 #[derive(Debug, Default)]
-struct Joins {
+struct PendingSubscriptions {
     open: Vec<(Ticket, Arc<str>)>,
     next: u32,
 }
 
-impl Opening for Push {
-    fn begin(wanted: &Wanted<'_, '_, '_>, shared: &Shared) -> Result<Begun<Self>, Refused> {
-        let Wanted { head, route, .. } = *wanted;
-        Ok(Begun {
+impl OpenSession for PushSession {
+    fn begin(
+        wanted: &HandshakeRequest<'_, '_, '_>,
+        shared: &Context,
+    ) -> Result<NewSession<Self>, RefusedUpgrade> {
+        let HandshakeRequest { head, route, .. } = *wanted;
+        Ok(NewSession {
             session: Self::default(),
             channels: channels(head, route, shared)?,
             since: since(head, route)?,
@@ -67,82 +71,94 @@ impl Opening for Push {
         true
     }
 
-    fn hears(&self, route: &Route) -> Hears {
-        route.hears()
+    fn delivery_mode(&self, route: &Route) -> DeliveryMode {
+        route.delivery_mode()
     }
 }
 
-impl Session for Push {
-    fn about(&self) -> About<'_> {
-        About::of(PROTOCOL.name)
+impl Session for PushSession {
+    fn info(&self) -> SessionInfo<'_> {
+        SessionInfo::of(PROTOCOL.name)
     }
 
     #[inline]
-    fn message(&mut self, _: MessageKind, _: &[u8], _: &mut Context<'_>) -> Flow {
-        Flow::GoOn
+    fn handle_message(&mut self, _: MessageKind, _: &[u8], _: &mut SessionContext<'_>) -> Flow {
+        Flow::Continue
     }
 
-    fn answered(&mut self, ticket: Ticket, answer: Answer, cx: &mut Context<'_>) -> Option<Flow> {
-        if let Some(channel) = self.joins.as_mut().and_then(|joins| joins.take(ticket)) {
-            enrolled(&channel, &answer, cx);
+    fn handle_answer(
+        &mut self,
+        ticket: Ticket,
+        answer: HubReply,
+        cx: &mut SessionContext<'_>,
+    ) -> Option<Flow> {
+        if let Some(channel) = self.pending.as_mut().and_then(|joins| joins.take(ticket)) {
+            finish_subscription(&channel, &answer, cx);
         }
         None
     }
 
-    fn instructed(&mut self, instruction: &Arc<Instruction>, cx: &mut Context<'_>) -> Flow {
-        match &instruction.deed {
-            Deed::Subscribe(wanted) => self.enroll(wanted, cx),
-            Deed::Unsubscribe { channel } => {
-                if let Some(joins) = &mut self.joins {
+    fn handle_user_command(
+        &mut self,
+        instruction: &Arc<UserCommand>,
+        cx: &mut SessionContext<'_>,
+    ) -> Flow {
+        match &instruction.action {
+            UserAction::Subscribe(wanted) => self.subscribe(wanted, cx),
+            UserAction::Unsubscribe { channel } => {
+                if let Some(joins) = &mut self.pending {
                     joins.open.retain(|(_, open)| **open != **channel);
                 }
-                if cx.shared.dismiss(cx.id, channel) && cx.route().has_positions {
-                    cx.shared.ports.outboxes.unsubscribed(cx.id, channel);
+                if cx.shared.unsubscribe_by_backend(cx.id, channel) && cx.route().has_positions {
+                    cx.shared
+                        .requests
+                        .outboxes
+                        .write_unsubscribed(cx.id, channel);
                 }
             }
-            Deed::Disconnect { .. } | Deed::Refresh { .. } => {}
+            UserAction::Disconnect { .. } | UserAction::Refresh { .. } => {}
         }
-        Flow::GoOn
+        Flow::Continue
     }
 }
 
-impl Push {
-    fn enroll(&mut self, wanted: &Subscribe, cx: &mut Context<'_>) {
-        let joins = self.joins.get_or_insert_default();
+impl PushSession {
+    fn subscribe(&mut self, wanted: &SubscribeAction, cx: &mut SessionContext<'_>) {
+        let joins = self.pending.get_or_insert_default();
         let ticket = joins.next_ticket();
-        match cx.shared.enroll(cx.id, wanted, ticket) {
-            Enrolled::Now(answer) => enrolled(&wanted.channel, &answer, cx),
-            Enrolled::Later => joins.open.push((ticket, Arc::clone(&wanted.channel))),
-            Enrolled::Not => {}
+        match cx.shared.subscribe_by_backend(cx.id, wanted, ticket) {
+            BackendSubscribe::Done(answer) => finish_subscription(&wanted.channel, &answer, cx),
+            BackendSubscribe::Pending => joins.open.push((ticket, Arc::clone(&wanted.channel))),
+            BackendSubscribe::Rejected => {}
         }
     }
 }
 
 /// Handles the home's answer to a subscription that a back end made: the client gets its position, if its route has positions.
-fn enrolled(channel: &str, answer: &Answer, cx: &mut Context<'_>) {
-    let Answer::Subscribed(joined) = answer else {
-        if *answer == Answer::Failed {
+fn finish_subscription(channel: &str, answer: &HubReply, cx: &mut SessionContext<'_>) {
+    let HubReply::Subscribed(joined) = answer else {
+        if *answer == HubReply::Failed {
             let why = "not subscribed: the channel is not available now";
-            cx.shared.note(cx.id, NoteLevel::Info, why);
+            cx.shared.log(cx.id, NoteLevel::Info, why);
         }
         return;
     };
     if !cx.route().has_positions {
         return;
     }
-    let outboxes = &mut cx.shared.ports.outboxes;
+    let outboxes = &mut cx.shared.requests.outboxes;
     match joined {
         Some(joined) => {
-            let is_whole = outboxes.joined(cx.id, channel, joined);
+            let is_whole = outboxes.write_joined(cx.id, channel, joined);
             if joined.recovered.is_some() {
                 cx.shared.stats.recovery(is_whole);
             }
         }
-        None => outboxes.subscribed(cx.id, channel, None, None),
+        None => outboxes.write_subscribed(cx.id, channel, None, None),
     }
 }
 
-impl Joins {
+impl PendingSubscriptions {
     fn next_ticket(&mut self) -> Ticket {
         let ticket = Ticket(FIRST_TICKET | self.next);
         self.next = (self.next + 1) % FIRST_TICKET;
@@ -156,10 +172,11 @@ impl Joins {
 }
 
 /// Where a client that comes back has been. Epochs say of which channel a position is.
-fn since(head: &Head<'_>, route: &Route) -> Result<Option<Arc<[Since]>>, Refused> {
+fn since(head: &Head<'_>, route: &Route) -> Result<Option<Arc<[Since]>>, RefusedUpgrade> {
     let mut all = Vec::new();
     for text in head.query_all("since") {
-        let bad = |why: &str| Refused::new(Status::BAD_REQUEST, why, Handshake::Malformed);
+        let bad =
+            |why: &str| RefusedUpgrade::new(Status::BAD_REQUEST, why, HandshakeOutcome::Malformed);
         if !route.has_positions {
             return Err(bad(
                 "this route tells no positions, so there is nothing to come back to",
@@ -182,11 +199,15 @@ fn since(head: &Head<'_>, route: &Route) -> Result<Option<Arc<[Since]>>, Refused
 /// What a client asks to hear, each channel once, as far as that can be told before it is known who it is. A route's
 /// patterns are of single channels: by one that hears a whole namespace, more would come than the route lets through,
 /// unless that namespace is open to all.
-fn channels(head: &Head<'_>, route: &Route, shared: &Shared) -> Result<Vec<String>, Refused> {
-    let namespaces = &shared.site.namespaces;
+fn channels(
+    head: &Head<'_>,
+    route: &Route,
+    shared: &Context,
+) -> Result<Vec<String>, RefusedUpgrade> {
+    let namespaces = &shared.config.namespaces;
     let is_open = |name: &str| {
-        namespaces.wildcards().of(name) != Some(name)
-            || namespaces.of(name).access.subscribe == Subscribing::Client
+        namespaces.wildcards().channel_for(name) != Some(name)
+            || namespaces.of(name).access.subscribe == SubscribeAccess::Client
     };
     let mut channels = Vec::new();
     for channel in head.query_all("channel") {
@@ -199,10 +220,10 @@ fn channels(head: &Head<'_>, route: &Route, shared: &Shared) -> Result<Vec<Strin
             channels.push(channel);
         }
         if channels.len() > CHANNELS_MAX {
-            return Err(Refused::new(
+            return Err(RefusedUpgrade::new(
                 Status::BAD_REQUEST,
                 &format!("a handshake takes at most {CHANNELS_MAX} channels"),
-                Handshake::ForbiddenChannel,
+                HandshakeOutcome::ForbiddenChannel,
             ));
         }
     }

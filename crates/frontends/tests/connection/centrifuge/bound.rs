@@ -4,11 +4,11 @@
 use std::sync::{Arc, RwLock};
 
 use serde_json::{Value, json};
-use veche_frontends::blocks::{self, NotBlocked};
-use veche_frontends::hooks::{Given, Grant, Question, Verdict};
-use veche_frontends::identity::token::Keychain;
-use veche_frontends::identity::{Desk, Finding, Identity};
-use veche_frontends::{Block, Process};
+use veche_frontends::hooks::{HookDecision, HookGrant, HookRequest, HookSubscription};
+use veche_frontends::identity::token::KeyProvider;
+use veche_frontends::identity::{CompletionSink, Identity, IdentityResult};
+use veche_frontends::issued_token::{self, BanError};
+use veche_frontends::{Process, WaitReason};
 use veche_hub::ConnectionId;
 use veche_jwt::Keys;
 
@@ -33,29 +33,29 @@ impl Process for Remembering {
         String::new()
     }
 
-    fn endings(&self) -> u64 {
+    fn disconnect_count(&self) -> u64 {
         self.ended.write().expect("one thread").len() as u64
     }
 
-    fn end_user(&self, user: &str, _: &[Box<str>]) {
+    fn disconnect_user(&self, user: &str, _: &[Box<str>]) {
         self.ended
             .write()
             .expect("one thread")
             .push(user.to_owned());
     }
 
-    fn end_client(&self, user: &str, client: &str) {
+    fn disconnect_client(&self, user: &str, client: &str) {
         let one = format!("{user} by {client}");
         self.ended.write().expect("one thread").push(one);
     }
 
-    fn is_ended_since(&self, user: &str, endings: u64, client: &str) -> bool {
+    fn is_disconnected_since(&self, user: &str, endings: u64, client: &str) -> bool {
         let ended = self.ended.write().expect("one thread");
         let ended = &ended[endings as usize..];
         ended.iter().any(|one| one == user) || ended.contains(&format!("{user} by {client}"))
     }
 
-    fn end_subscription(&self, user: &str, channel: &str, client: Option<&str>) {
+    fn unsubscribe_user(&self, user: &str, channel: &str, client: Option<&str>) {
         let one = format!("{user} in {channel} by {}", client.unwrap_or("any"));
         self.ended.write().expect("one thread").push(one);
     }
@@ -68,13 +68,13 @@ impl Process for Remembering {
             .any(|client| ended.contains(&format!("{user} in {channel} by {client}")))
     }
 
-    fn is_blocked(&self, user: &str, _: u64) -> bool {
+    fn is_banned(&self, user: &str, _: u64) -> bool {
         let blocked = self.blocked.write().expect("one thread");
         blocked.iter().any(|one| one == user)
     }
 
-    fn block(&self, block: &blocks::Block, _: u64) -> Result<(), NotBlocked> {
-        if let blocks::Block::User { user, .. } = block {
+    fn ban(&self, block: &issued_token::Ban, _: u64) -> Result<(), BanError> {
+        if let issued_token::Ban::User { user, .. } = block {
             self.blocked.write().expect("one thread").push(user.clone());
         }
         Ok(())
@@ -95,7 +95,7 @@ impl Process for Remembering {
         slots.swap_remove(place.expect("it was counted"));
     }
 
-    fn trouble(&self, what: &str) {
+    fn log_error(&self, what: &str) {
         panic!("{what}");
     }
 
@@ -117,12 +117,12 @@ fn world(workers: u16) -> World {
 #[derive(Debug, Default)]
 struct Fetched(RwLock<Option<Arc<Keys>>>);
 
-impl Keychain for Fetched {
+impl KeyProvider for Fetched {
     fn keys(&self) -> Option<Arc<Keys>> {
         self.0.write().expect("one thread").clone()
     }
 
-    fn look_for_more(&self, _: ConnectionId, _: &Arc<dyn Desk>, _: Option<&Arc<Keys>>) -> bool {
+    fn fetch(&self, _: ConnectionId, _: &Arc<dyn CompletionSink>, _: Option<&Arc<Keys>>) -> bool {
         true
     }
 }
@@ -131,11 +131,11 @@ impl Keychain for Fetched {
 fn fetch_keys(world: &mut World) -> Arc<Fetched> {
     let keys = Arc::new(Fetched::default());
     for worker in &mut world.workers {
-        let site = Arc::get_mut(&mut worker.shared_mut().site).expect("the only one");
+        let site = Arc::get_mut(&mut worker.shared_mut().config).expect("the only one");
         for route in &mut site.routes {
             if let Some(Identity::Token(tokens)) = Arc::get_mut(route).map(|one| &mut one.identity)
             {
-                let keys = Arc::clone(&keys) as Arc<dyn Keychain>;
+                let keys = Arc::clone(&keys) as Arc<dyn KeyProvider>;
                 Arc::make_mut(tokens).connections.keys = keys;
             }
         }
@@ -158,18 +158,18 @@ fn call(world: &mut World, method: &str, body: &Value) -> Value {
     serde_json::from_str(&answer[0].body).expect("JSON")
 }
 
-fn question(world: &mut World, worker: usize) -> Question {
+fn question(world: &mut World, worker: usize) -> HookRequest {
     let mut questions = world.questions(worker);
     assert_eq!(questions.len(), 1, "{questions:?}");
     questions.remove(0)
 }
 
-fn granted(grant: Grant) -> Verdict {
-    Verdict::Granted(Box::new(grant))
+fn granted(grant: HookGrant) -> HookDecision {
+    HookDecision::Granted(Box::new(grant))
 }
 
 /// A client that says who it is with its handshake, and whose connect command is pending, on worker 1.
-fn connecting(world: &mut World) -> (Peer, Question) {
+fn connecting(world: &mut World) -> (Peer, HookRequest) {
     let peer = world.open(1, "/centrifuge/asked-named?user=ann");
     assert_eq!(ask(world, peer, super::CONNECT), Heard::default());
     let question = question(world, 1);
@@ -178,7 +178,7 @@ fn connecting(world: &mut World) -> (Peer, Question) {
 
 fn connected(world: &mut World) -> Peer {
     let (peer, question) = connecting(world);
-    world.judge(1, &question, granted(Grant::default()));
+    world.judge(1, &question, granted(HookGrant::default()));
     let heard = take(world, peer);
     assert!(heard.lines[0]["connect"].is_object(), "{heard:?}");
     peer
@@ -204,7 +204,7 @@ fn a_subscription_that_is_granted_after_its_end_is_refused() {
                 call(&mut world, "unsubscribe", &one),
                 json!({ "result": {} })
             );
-            world.judge(1, &question, granted(Grant::default()));
+            world.judge(1, &question, granted(HookGrant::default()));
             let heard = take(&mut world, peer);
             let refused = heard.lines[0]["error"]["code"] == 103;
             assert_eq!(refused, is_bound, "{heard:?}");
@@ -223,7 +223,7 @@ fn a_client_that_is_ended_while_a_decision_is_pending_is_not_let_in() {
     let mut world = world(2);
     let (peer, question) = connecting(&mut world);
     call(&mut world, "disconnect", &json!({ "user": "ann" }));
-    world.judge(1, &question, granted(Grant::default()));
+    world.judge(1, &question, granted(HookGrant::default()));
     let heard = take(&mut world, peer);
     assert_eq!(heard.closed.map(|(code, _)| code), Some(3503));
     // The same where the decision says who it is.
@@ -231,9 +231,9 @@ fn a_client_that_is_ended_while_a_decision_is_pending_is_not_let_in() {
     assert_eq!(ask(&mut world, peer, super::CONNECT), Heard::default());
     let question = self::question(&mut world, 1);
     call(&mut world, "disconnect", &json!({ "user": "ann" }));
-    let grant = Grant {
+    let grant = HookGrant {
         user: "ann".into(),
-        ..Grant::default()
+        ..HookGrant::default()
     };
     world.judge(1, &question, granted(grant));
     let heard = take(&mut world, peer);
@@ -246,13 +246,13 @@ fn a_channel_that_was_taken_from_a_user_meanwhile_is_not_given_by_an_older_decis
     let (peer, question) = connecting(&mut world);
     let one = json!({ "user": "ann", "channel": "open:1" });
     call(&mut world, "unsubscribe", &one);
-    let given = |channel: &str| Given {
+    let given = |channel: &str| HookSubscription {
         channel: channel.into(),
-        ..Given::default()
+        ..HookSubscription::default()
     };
-    let grant = Grant {
+    let grant = HookGrant {
         channels: vec![given("open:1"), given("open:2")],
-        ..Grant::default()
+        ..HookGrant::default()
     };
     world.judge(1, &question, granted(grant));
     let heard = take(&mut world, peer);
@@ -283,7 +283,7 @@ fn tokens_that_wait_for_keys_are_bound_as_well() {
         }
         call(&mut world, method, &body);
         keys.arrive();
-        world.found(peer, Finding::Keys);
+        world.found(peer, IdentityResult::KeysFetched);
         let heard = take(&mut world, peer);
         if method != "unsubscribe" {
             let code = heard.closed.map(|(code, _)| code);
@@ -316,7 +316,7 @@ fn a_subscription_whose_token_waits_for_keys_can_be_taken_back() {
             call(&mut world, "unsubscribe", &one);
         }
         keys.arrive();
-        world.found(peer, Finding::Keys);
+        world.found(peer, IdentityResult::KeysFetched);
         let heard = take(&mut world, peer);
         assert_eq!(
             heard.lines[0]["error"]["code"] == 103,
@@ -349,7 +349,7 @@ fn a_client_that_is_ended_while_its_subscription_waits_for_keys_is_gone_at_once(
         let heard = take(&mut world, peer);
         assert!(heard.closed.is_some(), "{method}: {heard:?}");
         keys.arrive();
-        world.found(peer, Finding::Keys);
+        world.found(peer, IdentityResult::KeysFetched);
         assert_eq!(take(&mut world, peer), Heard::default(), "{method}");
         assert_eq!(handed(&mut world, "token:1"), 0, "{method}");
     }
@@ -367,7 +367,7 @@ fn a_call_about_one_client_binds_the_decision_that_lets_it_in() {
         let mut world = world(2);
         let (peer, question) = connecting(&mut world);
         let client = match is_it {
-            true => &*question.asker.client,
+            true => &*question.caller.client,
             false => "another",
         };
         assert!(!client.is_empty());
@@ -376,13 +376,13 @@ fn a_call_about_one_client_binds_the_decision_that_lets_it_in() {
             body["channel"] = json!("open:1");
         }
         call(&mut world, method, &body);
-        let given = Given {
+        let given = HookSubscription {
             channel: "open:1".into(),
-            ..Given::default()
+            ..HookSubscription::default()
         };
-        let grant = Grant {
+        let grant = HookGrant {
             channels: vec![given],
-            ..Grant::default()
+            ..HookGrant::default()
         };
         world.judge(1, &question, granted(grant));
         let heard = take(&mut world, peer);
@@ -412,7 +412,7 @@ fn closing_a_session_ends_whatever_its_command_waits_for() {
             let process = Arc::new(Remembering::default());
             let shared = worker.shared_mut();
             shared.process = process;
-            let site = Arc::get_mut(&mut shared.site).expect("the only one");
+            let site = Arc::get_mut(&mut shared.config).expect("the only one");
             site.limits.connections_per_user = 1;
         });
         let user = world.user_at(0);
@@ -422,7 +422,7 @@ fn closing_a_session_ends_whatever_its_command_waits_for() {
         let subscribe = json!({ "id": 2, "subscribe": { "channel": channel } });
         // Its home takes no turn.
         world.send(peer, &text(&subscribe.to_string()));
-        assert_eq!(world.blocked(peer), Some(Block::Answer));
+        assert_eq!(world.blocked(peer), Some(WaitReason::Answer));
         let mut wanted = body.clone();
         wanted["user"] = json!(user);
         let caller = world.connect(0, INTERNAL);

@@ -1,7 +1,7 @@
 //! Claims that Centrifugo defines: each does what it says, or the token is refused.
 
 use serde_json::{Value, json};
-use veche_frontends::hooks::{Grant, Verdict};
+use veche_frontends::hooks::{HookDecision, HookGrant};
 
 use super::tokens::pass;
 use super::{Heard, ask, connect, in_seconds, take, token};
@@ -275,7 +275,11 @@ fn meta_of_a_token_comes_back_with_what_is_asked() {
     let (peer, _) = connect(&mut world, 0, target, &json!({ "token": token }));
     ask(&mut world, peer, r#"{"id":2,"rpc":{"method":"m"}}"#);
     let questions = world.questions(0);
-    let meta = questions[0].asker.meta.as_ref().expect("meta");
+    let meta = questions[0].caller.meta.as_ref().expect("meta");
     assert_eq!(&meta.bytes[..], br#"{"tier":1}"#);
-    world.judge(0, &questions[0], Verdict::Granted(Box::<Grant>::default()));
+    world.judge(
+        0,
+        &questions[0],
+        HookDecision::Granted(Box::<HookGrant>::default()),
+    );
 }

@@ -2,8 +2,10 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use veche_frontends::Block;
-use veche_frontends::hooks::{Decider, Given, Grant, Kind, Question, Verdict};
+use veche_frontends::WaitReason;
+use veche_frontends::hooks::{
+    HookDecision, HookGrant, HookKind, HookRequest, HookSubscription, HookTarget,
+};
 use veche_hub::{Payload, PayloadKind};
 
 use super::{CONNECT, Heard, ask, take};
@@ -17,14 +19,14 @@ fn world() -> World {
 }
 
 /// The only question that there is.
-fn question(world: &mut World, worker: usize) -> Question {
+fn question(world: &mut World, worker: usize) -> HookRequest {
     let mut questions = world.questions(worker);
     assert_eq!(questions.len(), 1, "{questions:?}");
     questions.remove(0)
 }
 
-fn granted(grant: Grant) -> Verdict {
-    Verdict::Granted(Box::new(grant))
+fn granted(grant: HookGrant) -> HookDecision {
+    HookDecision::Granted(Box::new(grant))
 }
 
 fn json_payload(text: &'static str) -> Option<Payload> {
@@ -34,26 +36,31 @@ fn json_payload(text: &'static str) -> Option<Payload> {
     })
 }
 
-fn error(code: u32, message: &str) -> Verdict {
-    Verdict::Error {
+fn error(code: u32, message: &str) -> HookDecision {
+    HookDecision::Error {
         code,
         message: message.into(),
         is_temporary: false,
     }
 }
 
-fn disconnect(code: u16, reason: &str) -> Verdict {
-    Verdict::Disconnect {
+fn disconnect(code: u16, reason: &str) -> HookDecision {
+    HookDecision::Disconnect {
         code,
         reason: reason.into(),
     }
 }
 
 /// Asks, has it decided, and hears the answer.
-fn decide(world: &mut World, peer: Peer, command: &str, verdict: Verdict) -> (Question, Heard) {
+fn decide(
+    world: &mut World,
+    peer: Peer,
+    command: &str,
+    verdict: HookDecision,
+) -> (HookRequest, Heard) {
     let before = ask(world, peer, command);
     assert_eq!(before, Heard::default(), "it is answered before");
-    assert_eq!(world.blocked(peer), Some(Block::Verdict));
+    assert_eq!(world.blocked(peer), Some(WaitReason::HookDecision));
     let question = question(world, 1);
     world.judge(1, &question, verdict);
     (question, take(world, peer))
@@ -62,9 +69,9 @@ fn decide(world: &mut World, peer: Peer, command: &str, verdict: Verdict) -> (Qu
 /// A client that was let in as this user, on worker 1.
 fn let_in(world: &mut World, user: &str) -> Peer {
     let peer = world.open(1, PATH);
-    let grant = Grant {
+    let grant = HookGrant {
         user: user.into(),
-        ..Grant::default()
+        ..HookGrant::default()
     };
     let (_, heard) = decide(world, peer, CONNECT, granted(grant));
     assert!(heard.lines[0]["connect"]["client"].is_string(), "{heard:?}");
@@ -82,34 +89,34 @@ fn connecting_is_decided_with_what_the_client_says_and_gets() {
         "headers": {"X-Custom": "c", "Cookie": "forged=1", "X-Other": "o"},
         "subs": {"news": {"recover": true, "epoch": "e", "offset": 1}},
     }});
-    let grant = Grant {
+    let grant = HookGrant {
         user: "ann".into(),
         expires_at_s: Some(super::in_seconds(&world, 60)),
         info: json_payload(r#"{"name":"Ann"}"#),
         data: json_payload("[1]"),
         channels: vec![
-            Given {
+            HookSubscription {
                 channel: "chat:1".into(),
                 data: json_payload("\"hi\""),
-                ..Given::default()
+                ..HookSubscription::default()
             },
-            Given {
+            HookSubscription {
                 channel: "news".into(),
-                ..Given::default()
+                ..HookSubscription::default()
             },
-            Given {
+            HookSubscription {
                 channel: "chat:1".into(),
-                ..Given::default()
+                ..HookSubscription::default()
             },
         ],
-        ..Grant::default()
+        ..HookGrant::default()
     };
     let (question, heard) = decide(&mut world, peer, &connect.to_string(), granted(grant));
-    assert_eq!(question.kind, Kind::Connect);
+    assert_eq!(question.kind, HookKind::Connect);
     assert_eq!((&*question.user, &*question.token.0), ("", "t"));
     assert_eq!(question.data, json_payload(r#"{"k":1}"#));
     assert_eq!(question.channels, ["news".into()]);
-    let asker = &question.asker;
+    let asker = &question.caller;
     assert_eq!((&*asker.name, &*asker.version), ("js", "7"));
     assert_eq!(asker.transport, "websocket");
     let headers: Vec<(&str, &[u8])> = asker
@@ -148,7 +155,7 @@ fn refusals_reach_the_client_as_they_are() {
         for (verdict, error) in [
             (error(1000, "no"), &own),
             (error(0, "nothing"), &internal),
-            (Verdict::Failed, &internal),
+            (HookDecision::Failed, &internal),
             (disconnect(1000, "not so"), &internal),
         ] {
             let mut world = world();
@@ -165,21 +172,21 @@ fn refusals_reach_the_client_as_they_are() {
     }
     for (verdict, error, closed) in [
         (error(1000, "no"), Some(&own), None),
-        (Verdict::Failed, Some(&internal), None),
+        (HookDecision::Failed, Some(&internal), None),
         (disconnect(4000, ""), None, Some((4000, String::new()))),
         // Who it is, and what it is given, makes no sense.
         (
-            granted(Grant {
+            granted(HookGrant {
                 user: "a\nb".into(),
-                ..Grant::default()
+                ..HookGrant::default()
             }),
             Some(&internal),
             None,
         ),
         (
-            granted(Grant {
-                channels: vec![Given::default()],
-                ..Grant::default()
+            granted(HookGrant {
+                channels: vec![HookSubscription::default()],
+                ..HookGrant::default()
             }),
             Some(&internal),
             None,
@@ -202,7 +209,7 @@ fn who_is_nobody_asks_three_times() {
         let connect = json!({"id": id, "connect": {"headers": {"X-Custom": secret}}});
         let (question, heard) = decide(&mut world, peer, &connect.to_string(), error(1000, "no"));
         // What it has said before is forgotten.
-        let said: Vec<&[u8]> = question.asker.headers.iter().map(|one| &*one.1).collect();
+        let said: Vec<&[u8]> = question.caller.headers.iter().map(|one| &*one.1).collect();
         assert_eq!(said, [secret.as_bytes()]);
         assert_eq!((heard.lines.len(), heard.closed), (1, None));
     }
@@ -215,13 +222,13 @@ fn who_is_nobody_asks_three_times() {
 fn a_client_is_not_given_more_channels_than_it_can_have() {
     let mut world = world();
     let peer = world.open(1, PATH);
-    let channels = (0..1000).map(|number| Given {
+    let channels = (0..1000).map(|number| HookSubscription {
         channel: format!("chat:{number}").into(),
-        ..Given::default()
+        ..HookSubscription::default()
     });
-    let grant = Grant {
+    let grant = HookGrant {
         channels: channels.collect(),
-        ..Grant::default()
+        ..HookGrant::default()
     };
     let (_, heard) = decide(&mut world, peer, CONNECT, granted(grant));
     assert_eq!(heard.closed.map(|(code, _)| code), Some(3505));
@@ -231,7 +238,7 @@ fn a_client_is_not_given_more_channels_than_it_can_have() {
         .collect();
     let peer = world.open(1, PATH);
     let connect = json!({"id": 1, "connect": {"subs": names}}).to_string();
-    let (question, _) = decide(&mut world, peer, &connect, granted(Grant::default()));
+    let (question, _) = decide(&mut world, peer, &connect, granted(HookGrant::default()));
     assert_eq!(question.channels.len(), 128);
 }
 
@@ -240,9 +247,9 @@ fn who_has_said_who_he_is_stays_that() {
     let mut world = world();
     let peer = world.open(1, "/centrifuge/asked-named?user=ann");
     let grant = |user: &str| {
-        granted(Grant {
+        granted(HookGrant {
             user: user.into(),
-            ..Grant::default()
+            ..HookGrant::default()
         })
     };
     let (question, heard) = decide(&mut world, peer, CONNECT, grant("bob"));
@@ -294,9 +301,9 @@ fn commands_wait_in_their_order_and_others_do_not() {
     world.judge(1, &other, error(1, "wrong"));
     assert_eq!(take(&mut world, ann), Heard::default());
     let data = |text| {
-        granted(Grant {
+        granted(HookGrant {
             data: json_payload(text),
-            ..Grant::default()
+            ..HookGrant::default()
         })
     };
     world.judge(1, &first, data("\"one\""));
@@ -313,7 +320,7 @@ fn commands_wait_in_their_order_and_others_do_not() {
     assert_ne!(second.id, first.id);
     // The same verdict again is nobody's.
     world.judge(1, &first, data("\"again\""));
-    world.judge(1, &second, granted(Grant::default()));
+    world.judge(1, &second, granted(HookGrant::default()));
     let heard = take(&mut world, ann);
     assert_eq!(
         heard.lines,
@@ -339,7 +346,7 @@ fn who_leaves_meanwhile_leaves_nothing_behind() {
     assert_eq!(heard.closed.map(|(code, _)| code), Some(3001));
     assert_eq!(world.blocked(closed), None);
     for question in &questions {
-        world.judge(1, question, granted(Grant::default()));
+        world.judge(1, question, granted(HookGrant::default()));
     }
     assert_eq!(take(&mut world, closed), Heard::default());
     world.reset_all();
@@ -355,7 +362,7 @@ fn who_waits_is_pinged_and_not_given_up() {
     // Longer than a client may stay without a connect command.
     world.advance(60_000);
     assert_eq!(take(&mut world, peer), Heard::default());
-    world.judge(1, &first, granted(Grant::default()));
+    world.judge(1, &first, granted(HookGrant::default()));
     assert!(take(&mut world, peer).lines[0]["connect"].is_object());
     let rpc = r#"{"id":2,"rpc":{"method":"m"}}"#;
     assert_eq!(ask(&mut world, peer, rpc), Heard::default());
@@ -368,7 +375,7 @@ fn who_waits_is_pinged_and_not_given_up() {
         (heard.lines.clone(), heard.closed),
         (vec![json!({}); 3], None)
     );
-    world.judge(1, &second, granted(Grant::default()));
+    world.judge(1, &second, granted(HookGrant::default()));
     assert_eq!(take(&mut world, peer).lines, [json!({"id": 2, "rpc": {}})]);
 }
 
@@ -378,10 +385,10 @@ fn publications_are_published_as_decided() {
     let (ann, bob) = (let_in(&mut world, "ann"), let_in(&mut world, "bob"));
     let subscribe =
         r#"{"id":2,"subscribe":{"channel":"asked:1","data":{"as":"guest"},"token":"x"}}"#;
-    let grant = Grant {
+    let grant = HookGrant {
         info: json_payload("\"guest\""),
         data: json_payload("{\"hello\":1}"),
-        ..Grant::default()
+        ..HookGrant::default()
     };
     let (question, heard) = decide(&mut world, bob, subscribe, granted(grant));
     assert_eq!((&*question.channel, &*question.token.0), ("asked:1", "x"));
@@ -392,12 +399,12 @@ fn publications_are_published_as_decided() {
         (None, json!({"text": "darn"})),
         (json_payload(r#"{"text":"****"}"#), json!({"text": "****"})),
     ] {
-        let grant = Grant {
+        let grant = HookGrant {
             data,
-            ..Grant::default()
+            ..HookGrant::default()
         };
         let (question, heard) = decide(&mut world, ann, publish, granted(grant));
-        assert_eq!(question.kind, Kind::Publish);
+        assert_eq!(question.kind, HookKind::Publish);
         assert_eq!(heard.lines, [json!({"id": 2, "publish": {}})]);
         let heard = take(&mut world, bob);
         let push = &heard.lines[0]["push"];
@@ -436,9 +443,9 @@ fn binary_data_are_base64_in_json() {
         kind: PayloadKind::Binary,
         bytes: Bytes::from_static(&[0, 255]),
     };
-    let grant = Grant {
+    let grant = HookGrant {
         data: Some(binary),
-        ..Grant::default()
+        ..HookGrant::default()
     };
     let mut world = World::new(Options {
         workers: 2,
@@ -456,7 +463,7 @@ fn binary_data_are_base64_in_json() {
     let binary = veche_proto::websocket::MessageKind::Binary;
     world.ask(peer, message(binary, &[0x04, 0x08, 0x01, 0x22, 0x00]));
     let connect = question(&mut world, 1);
-    world.judge(1, &connect, granted(Grant::default()));
+    world.judge(1, &connect, granted(HookGrant::default()));
     world.settle();
     world.take(peer);
     let rpc = [0x07, 0x08, 0x02, 0x6a, 0x03, 0x12, 0x01, b'm'];
@@ -473,7 +480,7 @@ fn binary_data_are_base64_in_json() {
 }
 
 /// Time passes, and the client answers pings; what else it heard, and what was asked.
-fn pass(world: &mut World, peer: Peer, seconds: u64) -> (Heard, Vec<Question>) {
+fn pass(world: &mut World, peer: Peer, seconds: u64) -> (Heard, Vec<HookRequest>) {
     let (mut all, mut questions) = (Heard::default(), Vec::new());
     for _ in 0..seconds {
         world.advance(1_000);
@@ -490,19 +497,19 @@ fn pass(world: &mut World, peer: Peer, seconds: u64) -> (Heard, Vec<Question>) {
     (all, questions)
 }
 
-fn until(world: &World, seconds: u64) -> Verdict {
-    granted(Grant {
+fn until(world: &World, seconds: u64) -> HookDecision {
+    granted(HookGrant {
         user: "ann".into(),
         expires_at_s: Some(super::in_seconds(world, seconds)),
-        ..Grant::default()
+        ..HookGrant::default()
     })
 }
 
 #[test]
 fn connections_stay_as_long_as_somebody_says() {
-    let expired = granted(Grant {
+    let expired = granted(HookGrant {
         is_expired: true,
-        ..Grant::default()
+        ..HookGrant::default()
     });
     for (last, code) in [(expired, 3005), (disconnect(4500, "out"), 4500)] {
         let mut world = world();
@@ -517,7 +524,7 @@ fn connections_stay_as_long_as_somebody_says() {
         assert_eq!(questions.len(), 1, "{questions:?}");
         assert_eq!(
             (questions[0].kind, &*questions[0].user),
-            (Kind::Refresh, "ann")
+            (HookKind::Refresh, "ann")
         );
         // Meanwhile it goes on, and no command waits.
         let pong = ask(&mut world, peer, r#"{"id":2,"ping":{}}"#);
@@ -529,7 +536,7 @@ fn connections_stay_as_long_as_somebody_says() {
         let (_, questions) = pass(&mut world, peer, 2);
         assert_eq!(questions.len(), 1);
         // Who can't say is asked again.
-        world.judge(1, &questions[0], Verdict::Failed);
+        world.judge(1, &questions[0], HookDecision::Failed);
         let (heard, questions) = pass(&mut world, peer, 58);
         assert_eq!((heard, questions), (Heard::default(), Vec::new()));
         let (_, questions) = pass(&mut world, peer, 4);
@@ -561,7 +568,7 @@ fn subscriptions_stay_as_long_as_somebody_says() {
     let first = &questions[0];
     assert_eq!(
         (first.kind, &*first.channel, &*first.user),
-        (Kind::SubRefresh, "asked:1", "ann")
+        (HookKind::SubRefresh, "asked:1", "ann")
     );
     let verdict = until(&world, 30);
     world.judge(1, first, verdict);
@@ -569,9 +576,9 @@ fn subscriptions_stay_as_long_as_somebody_says() {
     assert_eq!((heard, questions), (Heard::default(), Vec::new()));
     let (_, questions) = pass(&mut world, peer, 3);
     assert_eq!(questions.len(), 1);
-    let expired = granted(Grant {
+    let expired = granted(HookGrant {
         is_expired: true,
-        ..Grant::default()
+        ..HookGrant::default()
     });
     world.judge(1, &questions[0], expired.clone());
     let heard = take(&mut world, peer);
@@ -609,17 +616,17 @@ fn messages_without_a_reply_wait_in_their_order_too() {
     );
     // What comes of them the client does not learn.
     for (data, verdict) in [
-        (json_payload(r#"{"n":1}"#), granted(Grant::default())),
+        (json_payload(r#"{"n":1}"#), granted(HookGrant::default())),
         (json_payload(r#"{"n":2}"#), error(1000, "no")),
     ] {
         let question = question(&mut world, 1);
-        assert_eq!((question.kind, &question.data), (Kind::Message, &data));
-        assert!(matches!(question.decider, Decider::App { .. }));
+        assert_eq!((question.kind, &question.data), (HookKind::Message, &data));
+        assert!(matches!(question.target, HookTarget::App { .. }));
         world.judge(1, &question, verdict);
         assert_eq!(take(&mut world, peer), Heard::default());
     }
     let third = question(&mut world, 1);
-    world.judge(1, &third, Verdict::Failed);
+    world.judge(1, &third, HookDecision::Failed);
     let heard = take(&mut world, peer);
     assert_eq!(heard.lines, [json!({"id": 2, "ping": {}})]);
     for (verdict, closed) in [
@@ -638,9 +645,9 @@ fn who_is_gone_is_told_of_once_and_with_the_first_reason() {
     let path = "/centrifuge/asked-gone";
     let let_in = |world: &mut World| {
         let peer = world.open(1, path);
-        let grant = Grant {
+        let grant = HookGrant {
             user: "ann".into(),
-            ..Grant::default()
+            ..HookGrant::default()
         };
         decide(world, peer, CONNECT, granted(grant));
         peer
@@ -653,8 +660,8 @@ fn who_is_gone_is_told_of_once_and_with_the_first_reason() {
     world.reset(peer);
     world.settle();
     let gone = question(&mut world, 1);
-    assert_eq!((gone.kind, &*gone.user), (Kind::Disconnect, "ann"));
-    assert_eq!(gone.end.map(|(code, _)| code), Some(1006));
+    assert_eq!((gone.kind, &*gone.user), (HookKind::Disconnect, "ann"));
+    assert_eq!(gone.disconnect.map(|(code, _)| code), Some(1006));
     // Its own close is followed by the transport's.
     let peer = let_in(&mut world);
     let (_, heard) = decide(
@@ -667,7 +674,7 @@ fn who_is_gone_is_told_of_once_and_with_the_first_reason() {
     world.reset(peer);
     world.settle();
     let gone = question(&mut world, 1);
-    assert_eq!(gone.end, Some((4501, "out".into())));
+    assert_eq!(gone.disconnect, Some((4501, "out".into())));
     // Whatever is said of it, it is gone.
     world.judge(1, &gone, disconnect(4000, "late"));
     world.settle();

@@ -6,7 +6,9 @@ mod decoder;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use veche_centrifuge::{Data, Delta, Encoding, Publication, Push, PushBody, fossil_delta};
+use veche_centrifuge::{
+    DeltaKind, Encoding, Publication, PublicationData, Push, PushBody, fossil_delta,
+};
 use veche_proto::websocket::MessageKind;
 
 use super::{ask, connect, take, world};
@@ -264,7 +266,7 @@ fn a_delta_is_made_once_for_all_of_both_encodings() {
     // One who wants none.
     let plain = Client::subscribe(&mut world, 0, json!({ "channel": "price:1" })).0;
     let counts = |world: &World| {
-        let of = |worker: usize| &world.workers[worker].shared().ports.outboxes;
+        let of = |worker: usize| &world.workers[worker].shared().requests.outboxes;
         let all = [of(0), of(1)];
         (
             all.iter().map(|one| one.pushes_encoded()).sum::<u64>(),
@@ -301,11 +303,13 @@ fn a_delta_is_made_once_for_all_of_both_encodings() {
         });
         let publication = Publication {
             delta: match delta {
-                Some(_) => Delta::Patch,
-                None => Delta::Off,
+                Some(_) => DeltaKind::Patch,
+                None => DeltaKind::Off,
             },
             offset: number as u64 + 1,
-            ..Publication::new(Data::Binary(delta.as_deref().unwrap_or(new.as_bytes())))
+            ..Publication::new(PublicationData::Binary(
+                delta.as_deref().unwrap_or(new.as_bytes()),
+            ))
         };
         let mut expected = Vec::new();
         let push = Push {

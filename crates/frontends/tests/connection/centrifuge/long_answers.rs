@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
-use veche_proto::websocket::deflate::{self, Policy};
-use veche_proto::websocket::{Codecs, Decoder, Event, Limits, MessageKind, Role};
+use veche_proto::websocket::deflate::{self, DeflatePolicy};
+use veche_proto::websocket::{Codecs, Decoder, FrameEvent, MessageKind, MessageLimits, Role};
 
 use super::streams::{objects, open};
 use super::{Heard, ask, connect, heard, publish, world};
@@ -44,7 +44,7 @@ fn history(id: u32) -> Value {
 
 /// Bytes on their way out to a client.
 fn queued(world: &World, worker: usize, peer: Peer) -> usize {
-    let outboxes = &world.workers[worker].shared().ports.outboxes;
+    let outboxes = &world.workers[worker].shared().requests.outboxes;
     outboxes.of(world.id(peer)).queued()
 }
 
@@ -169,13 +169,13 @@ fn compressed_it_is_one_message_of_the_stream() {
     let mut bytes = world.ask(peer, text(&commands.map(|one| one.to_string()).join("\n")));
     publish(&mut world, back_end, CHANNEL, 7);
     bytes.extend(world.take(peer));
-    let policy = Policy {
+    let policy = DeflatePolicy {
         takeover: true,
-        ..Policy::default()
+        ..DeflatePolicy::default()
     };
     let agreed = deflate::negotiate(["permessage-deflate"].into_iter(), &policy);
     let (mut decoder, mut codecs) = (Decoder::new(Role::Client, agreed), Codecs::default());
-    let limits = Limits {
+    let limits = MessageLimits {
         message_bytes_max: 1 << 20,
         fragments_max: 100,
         inflate_ratio_max: 0,
@@ -185,7 +185,7 @@ fn compressed_it_is_one_message_of_the_stream() {
     while !rest.is_empty() {
         let decoded = decoder.decode(rest, &mut codecs, &limits);
         let (taken, event) = decoded.expect("a stream without gaps");
-        if let Some(Event::Message { data, .. }) = event {
+        if let Some(FrameEvent::Message { data, .. }) = event {
             let text = std::str::from_utf8(data).expect("text");
             let objects = text
                 .split('\n')

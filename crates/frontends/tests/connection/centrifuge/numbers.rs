@@ -1,14 +1,14 @@
 //! How many channels a client may have, and how long their names may be.
 
 use serde_json::{Value, json};
-use veche_frontends::Limits;
+use veche_frontends::ConnectionLimits;
 
 use super::{ann, ask, connect, in_seconds, token};
 use crate::world::{Options, World, limits};
 
 fn world() -> World {
     World::new(Options {
-        limits: Limits {
+        limits: ConnectionLimits {
             channels_per_client: 3,
             channel_name_bytes_max: 8,
             ..limits()

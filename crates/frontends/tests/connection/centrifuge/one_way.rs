@@ -591,7 +591,7 @@ fn a_publication_is_encoded_once_for_all_that_only_listen() {
             peers.push((by, connect(&mut world, 0, by, "all", &request).0));
         }
     }
-    let encoded = |world: &World| world.workers[0].shared().ports.outboxes.pushes_encoded();
+    let encoded = |world: &World| world.workers[0].shared().requests.outboxes.pushes_encoded();
     let before = encoded(&world);
     publish(&mut world, back_end, "chat:1", 7);
     assert_eq!(encoded(&world) - before, 1);

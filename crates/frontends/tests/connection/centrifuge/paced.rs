@@ -104,7 +104,7 @@ fn each_command_of_a_message_is_counted() {
             said_all.clear();
             assert_eq!(
                 world.blocked(peer),
-                (over == "delay").then_some(veche_frontends::Block::Pace)
+                (over == "delay").then_some(veche_frontends::WaitReason::RateLimit)
             );
             // One each four seconds; what was dropped does not come.
             world.advance(4_000);
@@ -121,7 +121,10 @@ fn each_command_of_a_message_is_counted() {
                     0
                 }
             );
-            assert_eq!(world.stats(0).outpaced.read(), u64::from(over == "close"));
+            assert_eq!(
+                world.stats(0).rate_limited.read(),
+                u64::from(over == "close")
+            );
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::elsewhere::Place;
+use super::url_override::UrlBase;
 
 /// Flags of `bench scenario`.
 #[derive(Args, Debug)]
@@ -13,10 +13,10 @@ pub(in super::super) struct ScenarioArgs {
     pub(super) file: PathBuf,
     /// Take this scheme, host and port for each "url" of the file, such as wss://staging.example.org; paths stay
     #[arg(long, value_name = "URL")]
-    pub(super) url: Option<Place>,
+    pub(super) url: Option<UrlBase>,
     /// The same for each "publish"; twice, if some are tcp:// and others not
     #[arg(long, value_name = "URL")]
-    pub(super) publish: Vec<Place>,
+    pub(super) publish: Vec<UrlBase>,
     /// The server's process: adds its CPU time and memory, and its children's
     #[arg(long, value_name = "PID")]
     pub(super) pid: Option<u32>,

@@ -10,19 +10,19 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use veche_terminal::Problems;
 
+use super::super::command::BenchCommand;
 use super::super::limits;
-use super::super::question::Question;
-use super::elsewhere::Elsewhere;
-use super::promise::Promise;
-use super::word::Word;
-use super::words::{KINDS, Words, in_file_words};
+use super::command_flags::{CommandFlags, KINDS, in_file_words};
+use super::flag_value::FlagValue;
+use super::slo::Slo;
+use super::url_override::UrlOverride;
 
 /// What a file asks for.
 #[derive(Debug)]
 pub(super) struct Scenario {
     pub(super) phases: Vec<Phase>,
     /// What the whole is held to.
-    pub(super) promises: Vec<Promise>,
+    pub(super) promises: Vec<Slo>,
     /// Whether it ends with the first broken promise of a phase.
     pub(super) stop_on_broken: bool,
 }
@@ -34,9 +34,9 @@ pub(super) struct Phase {
     /// Whether it runs at the same time as the one before.
     pub(super) together: bool,
     pub(super) allow_bottleneck: bool,
-    pub(super) question: Question,
+    pub(super) question: BenchCommand,
     pub(super) plan: Plan,
-    pub(super) promises: Vec<Promise>,
+    pub(super) promises: Vec<Slo>,
 }
 
 /// The most phases.
@@ -46,25 +46,28 @@ const OF_A_PHASE: [&str; 5] = ["name", "kind", "together", "allow_bottleneck", "
 /// Keys of the file that are no defaults.
 const OF_THE_FILE: [&str; 4] = ["phase", "promise", "allow_bottleneck", "stop_on_broken"];
 
-/// Reads and checks the file at `path`; its URLs lead `elsewhere`.
-pub(super) fn read(path: &Path, elsewhere: &Elsewhere) -> Result<Scenario, veche_terminal::Report> {
+/// Reads and checks the file at `path`; its URLs lead `url_override`.
+pub(super) fn read(
+    path: &Path,
+    elsewhere: &UrlOverride,
+) -> Result<Scenario, veche_terminal::ProblemReport> {
     parse(path, &veche_terminal::read(path)?, elsewhere)
 }
 
 fn parse(
     path: &Path,
     text: &str,
-    elsewhere: &Elsewhere,
-) -> Result<Scenario, veche_terminal::Report> {
+    elsewhere: &UrlOverride,
+) -> Result<Scenario, veche_terminal::ProblemReport> {
     let mut problems = Problems::new(path, text);
     let header = |name: &str| (name == "phase").then_some("[[phase]]");
     let (document, broken_lines) = veche_terminal::document(text, header, &mut problems);
-    let mut walk = Walk {
+    let mut walk = ScenarioParser {
         problems,
         broken_lines,
         folder: path.parent().unwrap_or(Path::new("")),
-        elsewhere,
-        words: KINDS.map(Words::of),
+        url_override: elsewhere,
+        words: KINDS.map(CommandFlags::of),
         defaults: Vec::new(),
         allow_bottleneck: false,
     };
@@ -72,26 +75,26 @@ fn parse(
     if walk.problems.is_empty() {
         return Ok(scenario);
     }
-    Err(veche_terminal::Report {
+    Err(veche_terminal::ProblemReport {
         problems: walk.problems.into_sorted(),
         unreadable: false,
     })
 }
 
 type Key<'i> = Spanned<std::borrow::Cow<'i, str>>;
-type Given<'a, 'i> = (&'a Key<'i>, &'a Spanned<DeValue<'i>>);
+type ParsedValue<'a, 'i> = (&'a Key<'i>, &'a Spanned<DeValue<'i>>);
 
-struct Walk<'a, 'i, 't> {
+struct ScenarioParser<'a, 'i, 't> {
     problems: Problems<'t>,
     broken_lines: Vec<u32>,
     folder: &'a Path,
-    elsewhere: &'a Elsewhere,
-    words: [Words; KINDS.len()],
-    defaults: Vec<Given<'a, 'i>>,
+    url_override: &'a UrlOverride,
+    words: [CommandFlags; KINDS.len()],
+    defaults: Vec<ParsedValue<'a, 'i>>,
     allow_bottleneck: bool,
 }
 
-impl<'a, 'i> Walk<'a, 'i, '_> {
+impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
     fn add(&mut self, offset: usize, message: impl Into<String>) {
         let line = self.problems.place(offset).line;
         if !self.broken_lines.contains(&line) {
@@ -114,7 +117,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
                     self.defaults.push((key, value));
                 }
                 _ => {
-                    let known = self.words.iter().flat_map(Words::keys).collect();
+                    let known = self.words.iter().flat_map(CommandFlags::keys).collect();
                     self.unknown(key, "", known, &OF_THE_FILE);
                 }
             }
@@ -210,7 +213,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
         let mut together = false;
         let mut allow_bottleneck = self.allow_bottleneck;
         let mut promises = Vec::new();
-        let mut given: Vec<Given<'a, 'i>> = Vec::new();
+        let mut given: Vec<ParsedValue<'a, 'i>> = Vec::new();
         for (key, value) in table {
             let name = key.get_ref().as_ref();
             match name {
@@ -291,11 +294,15 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
     }
 
     /// The words of a phase: its own, then the defaults that it has a use for.
-    fn read_words(&mut self, kind: usize, given: &[Given<'a, 'i>]) -> Vec<(usize, Word)> {
+    fn read_words(
+        &mut self,
+        kind: usize,
+        given: &[ParsedValue<'a, 'i>],
+    ) -> Vec<(usize, FlagValue)> {
         let words = &self.words[kind];
         let defaults = self.defaults.iter().filter(|(key, _)| {
             let name = key.get_ref().as_ref();
-            let stands_back = |own: &&Given<'_, '_>| {
+            let stands_back = |own: &&ParsedValue<'_, '_>| {
                 own.0.get_ref() == name || words.exclude(own.0.get_ref().as_ref(), name)
             };
             words.has(name) && !given.iter().any(|own| stands_back(&own))
@@ -305,7 +312,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
         for (key, value) in given.iter().chain(defaults) {
             let name = key.get_ref().as_ref();
             let word = words.read(name, value.get_ref(), self.folder);
-            let word = word.and_then(|mut word| self.elsewhere.take(&mut word).map(|()| word));
+            let word = word.and_then(|mut word| self.url_override.take(&mut word).map(|()| word));
             match word {
                 Ok(word) => read.push((value.span().start, word)),
                 Err(why) => wrong.push((value.span().start, format!("{name}: {why}"))),
@@ -322,9 +329,9 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
         &mut self,
         at: usize,
         kind: usize,
-        words: &[(usize, Word)],
-    ) -> Option<(Question, Plan)> {
-        let plain: Vec<Word> = words.iter().map(|(_, word)| word.clone()).collect();
+        words: &[(usize, FlagValue)],
+    ) -> Option<(BenchCommand, Plan)> {
+        let plain: Vec<FlagValue> = words.iter().map(|(_, word)| word.clone()).collect();
         let question = match self.words[kind].question(&plain) {
             Ok(question) => question,
             Err(message) => {
@@ -346,7 +353,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
         }
     }
 
-    fn promises(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<(Promise, usize)> {
+    fn promises(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<(Slo, usize)> {
         let mut promises = Vec::new();
         let Some(table) = value.get_ref().as_table() else {
             let found = veche_terminal::describe(value.get_ref());
@@ -364,19 +371,14 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
         promises
     }
 
-    fn promises_below(
-        &mut self,
-        before: &str,
-        table: &DeTable<'_>,
-        to: &mut Vec<(Promise, usize)>,
-    ) {
+    fn promises_below(&mut self, before: &str, table: &DeTable<'_>, to: &mut Vec<(Slo, usize)>) {
         for (key, value) in table {
             let path = format!("{before}{}", key.get_ref());
             if let Some(table) = value.get_ref().as_table() {
                 self.promises_below(&format!("{path}."), table, to);
                 continue;
             }
-            match Promise::read(&path, value.get_ref()) {
+            match Slo::read(&path, value.get_ref()) {
                 Ok(promise) => to.push((promise, key.span().start)),
                 Err(message) => {
                     let is_name = message.starts_with("unknown");
@@ -402,7 +404,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
         let hint = match veche_types::nearest(name, known) {
             Some(meant) => veche_terminal::did_you_mean(meant),
             None => {
-                let has = |words: &&Words| words.has(name);
+                let has = |words: &&CommandFlags| words.has(name);
                 let homes = self.words.iter().zip(KINDS).filter(|(words, _)| has(words));
                 let homes: Vec<&str> = homes.map(|(_, kind)| kind).collect();
                 if homes.is_empty() {
@@ -420,7 +422,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
 }
 
 /// Where the value is that a message is about: the key it names, or the value it repeats.
-fn subject(message: &str, words: &[(usize, Word)]) -> Option<usize> {
+fn subject(message: &str, words: &[(usize, FlagValue)]) -> Option<usize> {
     let start = message.split(' ').next().unwrap_or_default();
     let start = start.trim_end_matches(':');
     let named = words.iter().find(|(_, word)| word.key == start);
@@ -434,13 +436,13 @@ fn subject(message: &str, words: &[(usize, Word)]) -> Option<usize> {
         })
     };
     let mentioned = || {
-        let is_in = |word: &Word| message.split(' ').any(|part| part == word.key);
+        let is_in = |word: &FlagValue| message.split(' ').any(|part| part == word.key);
         words.iter().find(|(_, word)| is_in(word))
     };
     named.or_else(quoted).or_else(mentioned).map(|(at, _)| *at)
 }
 
-pub(super) fn kind_of(question: &Question) -> &'static str {
+pub(super) fn kind_of(question: &BenchCommand) -> &'static str {
     question.plan().map_or("", |(kind, ..)| kind)
 }
 

@@ -11,15 +11,15 @@ use super::super::figures::FIGURES;
 use super::*;
 
 fn scenario(text: &str) -> Scenario {
-    parse(Path::new("dir/x.toml"), text, &Elsewhere::default())
+    parse(Path::new("dir/x.toml"), text, &UrlOverride::default())
         .unwrap_or_else(|report| panic!("{report}"))
 }
 
 fn problems(text: &str) -> Vec<String> {
-    problems_elsewhere(text, &Elsewhere::default())
+    problems_elsewhere(text, &UrlOverride::default())
 }
 
-fn problems_elsewhere(text: &str, elsewhere: &Elsewhere) -> Vec<String> {
+fn problems_elsewhere(text: &str, elsewhere: &UrlOverride) -> Vec<String> {
     let report = parse(Path::new("x.toml"), text, elsewhere).expect_err("it is no good");
     report.problems.iter().map(ToString::to_string).collect()
 }
@@ -210,7 +210,7 @@ url = "http://no-such-host.invalid:81/page"
 kind = "push"
 publish = "tcp://no-such-host.invalid:1234"
 "#;
-    let elsewhere = Elsewhere {
+    let elsewhere = UrlOverride {
         url: Some("ws://127.0.0.1:9".parse().expect("a place")),
         publish: vec!["tcp://127.0.0.1:7".parse().expect("a place")],
     };
@@ -235,7 +235,7 @@ publish = "tcp://no-such-host.invalid:1234"
     ];
     assert_eq!(targets, expected);
 
-    let half = Elsewhere {
+    let half = UrlOverride {
         publish: Vec::new(),
         ..elsewhere
     };
@@ -254,8 +254,8 @@ fn the_guide_is_complete() {
     let guide = std::fs::read_to_string(guide).expect("the guide");
     let rows: Vec<&str> = guide.lines().filter(|line| line.starts_with('|')).collect();
     let has = |row: &str, word: &str| row.contains(&format!("`{word}`"));
-    let words = KINDS.map(Words::of);
-    for key in words.iter().flat_map(Words::keys) {
+    let words = KINDS.map(CommandFlags::of);
+    for key in words.iter().flat_map(CommandFlags::keys) {
         assert!(rows.iter().any(|row| has(row, &key)), "no row for {key:?}");
     }
     for key in OF_A_PHASE {

@@ -1,57 +1,57 @@
 //! `veche bench scenario`: phases of the other questions in one run, and promises that the server is held to.
 //!
 //! [`file`] reads what is asked for, [`elsewhere`] takes it to another server, the phases run one after the other or
-//! together, [`whole`] adds their reports up, [`promise`] judges them, [`text`] says it.
+//! together, [`merge_phases`] adds their reports up, [`promise`] judges them, [`text`] says it.
 
 mod args;
-mod elsewhere;
+mod command_flags;
 mod figures;
 mod file;
-mod promise;
+mod flag_value;
+mod merged_report;
+mod slo;
 mod text;
-mod whole;
-mod word;
-mod words;
+mod url_override;
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
 
-use crate::Progress;
+use crate::RunProgress;
 use crate::report::model::{Check, Ledger, Report, ServerUse};
 use crate::run::is_running;
 
+use super::progress_line::{self, ProgressLine};
 use super::running::{
     check_reached, interrupts, measure, print_json, was_whole, write_page, write_timeline,
 };
-use super::screen::{self, Line};
 pub(super) use args::ScenarioArgs;
-use elsewhere::Elsewhere;
 pub(super) use figures::show_time;
 use file::{Phase, Scenario};
-pub(super) use promise::Promise;
-use veche_terminal::exit::{self, Exit, Failure};
+pub(super) use slo::Slo;
+use url_override::UrlOverride;
+use veche_terminal::exit::{self, CommandFailure, Exit};
 
 /// Runs the scenario of a file.
-pub(super) fn run(args: &ScenarioArgs) -> Result<(), Failure> {
-    let elsewhere = Elsewhere {
+pub(super) fn run(args: &ScenarioArgs) -> Result<(), CommandFailure> {
+    let elsewhere = UrlOverride {
         url: args.url.clone(),
         publish: args.publish.clone(),
     };
     let scenario = file::read(&args.file, &elsewhere)
-        .map_err(|report| Failure::problems(Exit::Usage, &report))?;
+        .map_err(|report| CommandFailure::problems(Exit::Usage, &report))?;
     if let Some(pid) = args.pid.filter(|pid| !is_running(*pid)) {
-        return Err(Failure::new(
+        return Err(CommandFailure::new(
             Exit::Usage,
             format!("--pid {pid}: no such process"),
         ));
     }
     let interrupts = interrupts()?;
     let phases = run_phases(&scenario, args, &interrupts)?;
-    let mut report = whole::whole(phases, args.label.clone());
+    let mut report = merged_report::merge_phases(phases, args.label.clone());
     report.interrupted |= interrupts.load(SeqCst) > 0;
     report.stopped |= !report.interrupted && report.phases.len() < scenario.phases.len();
-    judge(&scenario, &mut report);
+    check_slos(&scenario, &mut report);
     deliver(&report, args)?;
     was_whole(&report)?;
     check_reached(&report)?;
@@ -63,7 +63,7 @@ fn run_phases(
     scenario: &Scenario,
     args: &ScenarioArgs,
     interrupts: &AtomicUsize,
-) -> Result<Vec<(Report, bool)>, Failure> {
+) -> Result<Vec<(Report, bool)>, CommandFailure> {
     let mut reports = Vec::new();
     let mut rss_before = None;
     let mut is_broken = false;
@@ -72,7 +72,7 @@ fn run_phases(
             break;
         }
         let pid = args.pid.filter(|pid| is_running(*pid));
-        let mut line = Line::new(args.json, planned_ns(group)).of_phase(names(group));
+        let mut line = ProgressLine::new(args.json, planned_ns(group)).of_phase(names(group));
         let results = run_together(scenario, group, pid, interrupts, &mut line);
         line.clear();
         for (index, report) in results.into_iter().enumerate() {
@@ -90,7 +90,7 @@ fn run_phases(
                 count_from(before, server, report.connections.opened);
             }
             let phase = &group[index];
-            report.checks = judge_phase(
+            report.checks = check_phase(
                 &report,
                 &phase.promises,
                 &scenario.promises,
@@ -118,8 +118,8 @@ fn run_together(
     group: &[Phase],
     pid: Option<u32>,
     interrupts: &AtomicUsize,
-    line: &mut Line,
-) -> Vec<Result<Report, Failure>> {
+    line: &mut ProgressLine,
+) -> Vec<Result<Report, CommandFailure>> {
     let (first, others) = group.split_first().expect("no group is empty");
     let stop = &AtomicBool::new(false);
     thread::scope(|scope| {
@@ -129,7 +129,7 @@ fn run_together(
             .collect();
         let first = run_one(scenario, first, pid, interrupts, stop, Some(line));
         let others = others.into_iter().map(|thread| {
-            let panicked = |_| Err(Failure::new(Exit::Failed, "the tester has panicked"));
+            let panicked = |_| Err(CommandFailure::new(Exit::Failed, "the tester has panicked"));
             thread.join().unwrap_or_else(panicked)
         });
         [first].into_iter().chain(others).collect()
@@ -154,20 +154,20 @@ fn run_one(
     pid: Option<u32>,
     interrupts: &AtomicUsize,
     stop: &AtomicBool,
-    mut line: Option<&mut Line>,
-) -> Result<Report, Failure> {
+    mut line: Option<&mut ProgressLine>,
+) -> Result<Report, CommandFailure> {
     let Some((kind, common, _)) = phase.question.plan() else {
-        return Err(Failure::new(Exit::Usage, "no phase of a scenario"));
+        return Err(CommandFailure::new(Exit::Usage, "no phase of a scenario"));
     };
     let promises = phase.promises.iter().chain(&scenario.promises);
-    let mut about_errors: Vec<Promise> = promises
+    let mut about_errors: Vec<Slo> = promises
         .filter(|promise| promise.is_about_errors())
         .cloned()
         .collect();
     if about_errors.is_empty() {
-        about_errors.push(Promise::no_errors());
+        about_errors.push(Slo::no_errors());
     }
-    let mut progress = |progress: Progress| {
+    let mut progress = |progress: RunProgress| {
         let is_lost = (about_errors.iter()).any(|promise| promise.is_lost_with(progress.errors));
         if scenario.stop_on_broken && is_lost {
             stop.store(true, SeqCst);
@@ -179,7 +179,7 @@ fn run_one(
     let plan = phase.plan.clone();
     let mut report =
         measure(kind, common, plan, pid, interrupts, stop, &mut progress).map_err(|failure| {
-            Failure::new(
+            CommandFailure::new(
                 failure.exit,
                 format!("{}: {}", phase.name, failure.message()),
             )
@@ -188,12 +188,12 @@ fn run_one(
     Ok(report)
 }
 
-/// Returns which promises a phase has kept: its own, and what holds where nothing else is said. `whole` are those of the
+/// Returns which promises a phase has kept: its own, and what holds where nothing else is said. `merge_phases` are those of the
 /// scenario.
-pub(super) fn judge_phase(
+pub(super) fn check_phase(
     report: &Report,
-    promises: &[Promise],
-    whole: &[Promise],
+    promises: &[Slo],
+    whole: &[Slo],
     allow_bottleneck: bool,
 ) -> Vec<Check> {
     let mut checks: Vec<Check> = promises
@@ -201,10 +201,10 @@ pub(super) fn judge_phase(
         .map(|promise| promise.judge(report))
         .collect();
     let all = || promises.iter().chain(whole);
-    if !all().any(Promise::is_about_errors) {
-        checks.push(Promise::no_errors().judge(report));
+    if !all().any(Slo::is_about_errors) {
+        checks.push(Slo::no_errors().judge(report));
     }
-    let named: Vec<&str> = all().map(Promise::path).collect();
+    let named: Vec<&str> = all().map(Slo::path).collect();
     let duplicated = report.messages.duplicated;
     if duplicated > 0 && !named.contains(&"messages.duplicated") {
         checks.push(Check {
@@ -223,7 +223,7 @@ pub(super) fn judge_phase(
             passed: false,
         });
     }
-    if report.messages.rate_reached == Some(false) && all().any(Promise::depends_on_the_rate) {
+    if report.messages.rate_reached == Some(false) && all().any(Slo::depends_on_the_rate) {
         checks.push(rate_reached(report));
     }
     if report.incomplete {
@@ -243,11 +243,11 @@ pub(super) fn judge_phase(
 }
 
 /// Writes down which promises of the whole were kept.
-fn judge(scenario: &Scenario, report: &mut Report) {
+fn check_slos(scenario: &Scenario, report: &mut Report) {
     let mut checks: Vec<Check> = scenario
         .promises
         .iter()
-        .map(|promise| promise.judge_whole(report))
+        .map(|promise| promise.judge_scenario(report))
         .collect();
     for phase in &scenario.phases[report.phases.len()..] {
         checks.extend(
@@ -340,25 +340,25 @@ fn explain(check: &mut Check, report: &Report) {
     }
 }
 
-fn deliver(report: &Report, args: &ScenarioArgs) -> Result<(), Failure> {
+fn deliver(report: &Report, args: &ScenarioArgs) -> Result<(), CommandFailure> {
     write_page(report, args.html.as_deref())?;
     write_timeline(report, args.csv.as_deref())?;
     if args.json {
         return print_json(report);
     }
     if args.full {
-        let text = crate::report::text::text(report, screen::style());
+        let text = crate::report::text::text(report, progress_line::style());
         exit::print(format_args!("{text}\n"))?;
     }
     exit::print(format_args!("{}", text::text(report, &args.file)))
 }
 
 /// What a shell gets back: every promise counts.
-fn verdict(report: &Report) -> Result<(), Failure> {
-    let (broken, all) = whole::broken(report);
+fn verdict(report: &Report) -> Result<(), CommandFailure> {
+    let (broken, all) = merged_report::broken(report);
     if broken == 0 {
         return Ok(());
     }
     let words = format!("{broken} of {all} promises were not kept");
-    Err(Failure::new(Exit::Errors, words))
+    Err(CommandFailure::new(Exit::Errors, words))
 }

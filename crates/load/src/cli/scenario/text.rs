@@ -9,7 +9,7 @@ use crate::report::Report;
 use crate::report::model::Check;
 
 use super::figures::show_time;
-use super::whole;
+use super::merged_report;
 
 /// Ends with a new line.
 pub(super) fn text(report: &Report, file: &Path) -> String {
@@ -55,7 +55,7 @@ pub(super) fn text(report: &Report, file: &Path) -> String {
             promise(&mut out, check);
         }
     }
-    let (broken, all) = whole::broken(report);
+    let (broken, all) = merged_report::broken(report);
     let _ = match broken {
         0 => writeln!(out, "\nall {all} promises kept"),
         _ => writeln!(out, "\n{broken} of {all} promises BROKEN"),

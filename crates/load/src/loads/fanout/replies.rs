@@ -8,7 +8,7 @@ pub(super) const PING: &[u8] = b"{}";
 
 /// How the server of a connection speaks, from its reply to `connect` on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Speech {
+pub(super) enum ServerProtocol {
     /// Messages of any form, one in each frame.
     #[default]
     Any,
@@ -39,9 +39,9 @@ struct Connect {
 
 /// A line that is not a publication of the run.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum ProtocolLine {
     /// The connection is one of Centrifugo's protocol from here on.
-    Connected(Speech),
+    Connected(ServerProtocol),
     /// A command was carried out.
     Done,
     /// A command was refused.
@@ -51,18 +51,18 @@ pub(super) enum Line {
 }
 
 /// Reads a line.
-pub(super) fn read(line: &[u8], speech: Speech) -> Line {
+pub(super) fn read(line: &[u8], speech: ServerProtocol) -> ProtocolLine {
     let Ok(reply) = serde_json::from_slice::<Reply>(line) else {
-        return Line::Other;
+        return ProtocolLine::Other;
     };
     match (reply.connect, speech) {
-        (Some(connect), _) => Line::Connected(Speech::Centrifugo {
+        (Some(connect), _) => ProtocolLine::Connected(ServerProtocol::Centrifugo {
             wants_pongs: connect.pong,
         }),
-        (None, Speech::Any) => Line::Other,
-        _ if reply.id == 0 || reply.push.is_some() => Line::Other,
-        _ if reply.error.is_some() => Line::Refused,
-        _ => Line::Done,
+        (None, ServerProtocol::Any) => ProtocolLine::Other,
+        _ if reply.id == 0 || reply.push.is_some() => ProtocolLine::Other,
+        _ if reply.error.is_some() => ProtocolLine::Refused,
+        _ => ProtocolLine::Done,
     }
 }
 
@@ -73,9 +73,9 @@ pub(super) fn is_one(data: &[u8]) -> bool {
 }
 
 /// The messages of a frame: its lines if they are objects of JSON, each whole, else all of it.
-pub(super) fn split(data: &[u8], speech: Speech) -> impl Iterator<Item = &[u8]> {
+pub(super) fn split(data: &[u8], speech: ServerProtocol) -> impl Iterator<Item = &[u8]> {
     let is_object = |line: &[u8]| line.starts_with(b"{") && line.ends_with(b"}");
-    let are_lines = !is_one(data) && (speech != Speech::Any || lines(data).all(is_object));
+    let are_lines = !is_one(data) && (speech != ServerProtocol::Any || lines(data).all(is_object));
     let (split, whole) = match are_lines {
         true => (Some(lines(data)), None),
         false => (None, Some(data)),
@@ -92,53 +92,58 @@ fn lines(data: &[u8]) -> impl Iterator<Item = &[u8]> {
 mod tests {
     use super::*;
 
-    const CENTRIFUGO: Speech = Speech::Centrifugo { wants_pongs: true };
+    const CENTRIFUGO: ServerProtocol = ServerProtocol::Centrifugo { wants_pongs: true };
 
     #[test]
     fn frames_are_split_where_they_hold_lines() {
         let count = |data: &[u8], speech| split(data, speech).count();
-        assert_eq!(count(b"{}\n{\"push\":{}}\n", Speech::Any), 2);
-        assert_eq!(count(b"{}", Speech::Any), 1);
-        assert_eq!(count(b"", Speech::Any), 1);
+        assert_eq!(count(b"{}\n{\"push\":{}}\n", ServerProtocol::Any), 2);
+        assert_eq!(count(b"{}", ServerProtocol::Any), 1);
+        assert_eq!(count(b"", ServerProtocol::Any), 1);
         // Indented, and text.
-        assert_eq!(count(b"{\n \"a\": 1\n}", Speech::Any), 1);
-        assert_eq!(count(b"one\ntwo", Speech::Any), 1);
+        assert_eq!(count(b"{\n \"a\": 1\n}", ServerProtocol::Any), 1);
+        assert_eq!(count(b"one\ntwo", ServerProtocol::Any), 1);
         // A line that was cut off on its way does not hide the others.
         assert_eq!(count(b"{\"push\":{\n{}", CENTRIFUGO), 2);
     }
 
     #[test]
     fn replies() {
-        let connected = |pong| Line::Connected(Speech::Centrifugo { wants_pongs: pong });
+        let connected =
+            |pong| ProtocolLine::Connected(ServerProtocol::Centrifugo { wants_pongs: pong });
         for (line, speech, expected) in [
             (
                 r#"{"id":1,"connect":{"client":"a","pong":true}}"#,
-                Speech::Any,
+                ServerProtocol::Any,
                 connected(true),
             ),
             (
                 r#"{"id":1,"connect":{"client":"a","ping":25}}"#,
-                Speech::Any,
+                ServerProtocol::Any,
                 connected(false),
             ),
             (
                 r#"{"id":1,"connect":{"name":"a"}}"#,
-                Speech::Any,
-                Line::Other,
+                ServerProtocol::Any,
+                ProtocolLine::Other,
             ),
-            (r#"{"id":2,"subscribe":{}}"#, CENTRIFUGO, Line::Done),
-            (r#"{"id":2,"subscribe":{}}"#, Speech::Any, Line::Other),
+            (r#"{"id":2,"subscribe":{}}"#, CENTRIFUGO, ProtocolLine::Done),
+            (
+                r#"{"id":2,"subscribe":{}}"#,
+                ServerProtocol::Any,
+                ProtocolLine::Other,
+            ),
             (
                 r#"{"id":2,"error":{"code":103}}"#,
                 CENTRIFUGO,
-                Line::Refused,
+                ProtocolLine::Refused,
             ),
             (
                 r#"{"push":{"channel":"a","pub":{}}}"#,
                 CENTRIFUGO,
-                Line::Other,
+                ProtocolLine::Other,
             ),
-            ("hello", CENTRIFUGO, Line::Other),
+            ("hello", CENTRIFUGO, ProtocolLine::Other),
         ] {
             assert_eq!(read(line.as_bytes(), speech), expected, "{line}");
         }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::clock::MILLISECOND;
-use crate::engine::Io;
+use crate::engine::LoadIo;
 
 /// The first wait before a connection is opened again that was cut off, has ended or failed; it doubles with each failure
 /// up to the last. Half of each is left to chance, so that all do not come at once.
@@ -12,13 +12,13 @@ const BACKOFF_NS: u64 = 100 * MILLISECOND;
 const BACKOFF_NS_MAX: u64 = 1_600 * MILLISECOND;
 
 /// The waiting clients of a thread.
-pub(super) struct Retries {
+pub(super) struct RetryQueue {
     waiting: BinaryHeap<Reverse<(u64, u32)>>,
     /// Attempts since the client was open, by client.
     attempts: Vec<u8>,
 }
 
-impl Retries {
+impl RetryQueue {
     pub(super) fn new(clients: u32) -> Self {
         Self {
             waiting: BinaryHeap::new(),
@@ -32,7 +32,7 @@ impl Retries {
     }
 
     /// Opens a client again, a little later.
-    pub(super) fn later(&mut self, io: &mut Io<'_>, who: u32) {
+    pub(super) fn later(&mut self, io: &mut LoadIo<'_>, who: u32) {
         let attempts = &mut self.attempts[who as usize];
         let longest = (BACKOFF_NS << (*attempts).min(16)).min(BACKOFF_NS_MAX);
         *attempts = attempts.saturating_add(1);
@@ -41,7 +41,7 @@ impl Retries {
     }
 
     /// Opens those again whose time has come; when the next one's does.
-    pub(super) fn retry(&mut self, io: &mut Io<'_>) -> u64 {
+    pub(super) fn retry(&mut self, io: &mut LoadIo<'_>) -> u64 {
         while let Some(Reverse((due_ns, who))) = self.waiting.peek().copied() {
             if due_ns > io.net.now_ns {
                 return due_ns;

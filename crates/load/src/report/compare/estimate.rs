@@ -21,13 +21,13 @@ pub struct Estimate {
     /// How often such an interval holds the truth, 0 to 1: at least 0.95 if there are runs enough, else what there is.
     pub confidence: f64,
     /// How it was found.
-    pub method: Method,
+    pub method: EstimateMethod,
 }
 
 /// How a ratio and its interval were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Method {
+pub enum EstimateMethod {
     /// The runs took turns: the median of the ratios of neighbours, its interval by the binomial distribution.
     Paired,
     /// The median of the ratios of every run to every run, its interval by the distribution of the Mann–Whitney
@@ -72,7 +72,7 @@ pub(super) fn paired(ratios: &[f64]) -> Option<Estimate> {
         low: sorted[cut],
         high: sorted[n - 1 - cut],
         confidence,
-        method: Method::Paired,
+        method: EstimateMethod::Paired,
     })
 }
 
@@ -98,7 +98,7 @@ pub(super) fn unpaired(first: &[f64], other: &[f64]) -> Option<Estimate> {
         low: ratios[cut],
         high: ratios[ratios.len() - 1 - cut],
         confidence,
-        method: Method::Unpaired,
+        method: EstimateMethod::Unpaired,
     })
 }
 

@@ -29,7 +29,7 @@ fn noise(turn: u32) -> f64 {
     [1.0, 1.02, 0.985, 1.011, 0.99, 1.006, 0.98, 1.015][turn as usize % 8]
 }
 
-fn row<'c>(comparison: &'c Comparison, metric: &str) -> (&'c Row, &'c Judgement) {
+fn row<'c>(comparison: &'c Comparison, metric: &str) -> (&'c ComparisonRow, &'c RatioVerdict) {
     let row = comparison
         .rows
         .iter()
@@ -56,7 +56,7 @@ fn a_true_difference_is_found_in_its_size_and_direction() {
     );
     assert_eq!(
         (throughput.verdict, estimate.method),
-        (Verdict::Better, Method::Paired)
+        (Verdict::Better, EstimateMethod::Paired)
     );
     assert_eq!(
         row(&comparison, "latency_us.p99").1.verdict,
@@ -82,7 +82,7 @@ fn noise_is_called_noise() {
     let (_, throughput) = row(&comparison, "messages.per_second");
     assert_eq!(
         (throughput.verdict, throughput.estimate.unwrap().method),
-        (Verdict::Noise, Method::Unpaired)
+        (Verdict::Noise, EstimateMethod::Unpaired)
     );
     assert!(text(&comparison, Style::PLAIN).contains("noise"));
 }
@@ -135,7 +135,7 @@ fn one_run_each_is_never_called_a_difference() {
     let estimate = throughput.estimate.unwrap();
     assert_eq!(
         (throughput.verdict, estimate.method),
-        (Verdict::Unjudged, Method::WithinRuns)
+        (Verdict::Unjudged, EstimateMethod::WithinRuns)
     );
     assert!(
         (estimate.low..=estimate.high).contains(&2.0) && estimate.low > 1.9,
@@ -144,7 +144,7 @@ fn one_run_each_is_never_called_a_difference() {
     let (_, cpu) = row(&comparison, "server.cpu_us_per_message");
     assert_eq!(
         (cpu.verdict, cpu.estimate.unwrap().method),
-        (Verdict::Unjudged, Method::Single)
+        (Verdict::Unjudged, EstimateMethod::Single)
     );
     let text = text(&comparison, Style::PLAIN);
     assert!(

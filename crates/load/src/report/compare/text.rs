@@ -1,8 +1,8 @@
 //! A comparison for the terminal: a table for each group beside the first.
 
-use super::super::text::{Page, Style, Tone};
+use super::super::text::{Style, TextPage, Tone};
 use super::super::units::{ABSENT, bytes, clean, count, many, rate, three_digits, time};
-use super::{Comparison, Estimate, Method, Row, Unit, Value, Verdict};
+use super::{Comparison, ComparisonRow, Estimate, EstimateMethod, GroupValue, Unit, Verdict};
 
 /// Columns for the names and values of the two groups.
 const VALUE_COLUMNS: usize = 11;
@@ -12,7 +12,7 @@ const TITLE_COLUMNS: usize = 16;
 /// The comparison, ending with a new line.
 #[must_use]
 pub fn text(comparison: &Comparison, style: Style) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     for (index, group) in comparison.groups.iter().enumerate() {
         let runs = many(group.files.len() as u64, "run");
         let label = if index == 0 {
@@ -49,7 +49,7 @@ pub fn text(comparison: &Comparison, style: Style) -> String {
     page.finish()
 }
 
-fn table(page: &mut Page, comparison: &Comparison, index: usize) {
+fn table(page: &mut TextPage, comparison: &Comparison, index: usize) {
     let (first, other) = (&comparison.groups[0], &comparison.groups[index]);
     page.blank();
     let header = format!(
@@ -71,7 +71,7 @@ fn table(page: &mut Page, comparison: &Comparison, index: usize) {
                 .as_ref()
                 .map_or((ABSENT.to_owned(), String::new()), |estimate| {
                     let interval = match estimate.method {
-                        Method::Single => String::new(),
+                        EstimateMethod::Single => String::new(),
                         _ => format!("{} – {}", figure(estimate.low), figure(estimate.high)),
                     };
                     (figure(estimate.ratio), interval)
@@ -92,7 +92,7 @@ fn table(page: &mut Page, comparison: &Comparison, index: usize) {
     }
 }
 
-fn scatter(page: &mut Page, comparison: &Comparison) {
+fn scatter(page: &mut TextPage, comparison: &Comparison) {
     for row in &comparison.rows {
         let Some(Some(value)) = row.values.first() else {
             continue;
@@ -109,14 +109,14 @@ fn scatter(page: &mut Page, comparison: &Comparison) {
 }
 
 /// How to read the table, for the methods that are in it.
-fn methods(page: &mut Page, comparison: &Comparison) {
+fn methods(page: &mut TextPage, comparison: &Comparison) {
     let estimates: Vec<&Estimate> = comparison
         .rows
         .iter()
         .flat_map(|row| row.against_first.iter().flatten())
         .filter_map(|judgement| judgement.estimate.as_ref())
         .collect();
-    let has = |method: Method| estimates.iter().any(|estimate| estimate.method == method);
+    let has = |method: EstimateMethod| estimates.iter().any(|estimate| estimate.method == method);
     if estimates.is_empty() {
         return;
     }
@@ -125,10 +125,10 @@ fn methods(page: &mut Page, comparison: &Comparison) {
         "The ratio is to the first group. Noise: the interval holds 1, so a difference, if there is one, drowns in the scatter."
             .to_owned(),
     ];
-    if has(Method::Paired) {
+    if has(EstimateMethod::Paired) {
         lines.push("The runs took turns: a ratio is the median of those of neighbours, its 95 % interval the binomial one.".to_owned());
     }
-    if has(Method::Unpaired) {
+    if has(EstimateMethod::Unpaired) {
         lines.push(
             "A ratio is the median of those of every run to every run, its 95 % interval that of Mann and Whitney, which \
              takes the groups to scatter alike."
@@ -138,7 +138,8 @@ fn methods(page: &mut Page, comparison: &Comparison) {
     let poor = estimates
         .iter()
         .filter(|estimate| {
-            estimate.method == Method::Unpaired && estimate.confidence < super::CONFIDENCE_MIN
+            estimate.method == EstimateMethod::Unpaired
+                && estimate.confidence < super::CONFIDENCE_MIN
         })
         .map(|estimate| estimate.confidence)
         .fold(f64::NAN, f64::min);
@@ -148,14 +149,14 @@ fn methods(page: &mut Page, comparison: &Comparison) {
             poor * 100.0
         ));
     }
-    if has(Method::WithinRuns) || has(Method::Single) {
+    if has(EstimateMethod::WithinRuns) || has(EstimateMethod::Single) {
         lines.push(
             "One run each. Intervals are from parts of each run's time and don't know how one run differs from the \
              next: to call anything a difference takes more runs, four of each at least."
                 .to_owned(),
         );
     }
-    if estimates.len() > 5 && (has(Method::Paired) || has(Method::Unpaired)) {
+    if estimates.len() > 5 && (has(EstimateMethod::Paired) || has(EstimateMethod::Unpaired)) {
         lines.push(
             "One of twenty figures that don't differ is called different by chance.".to_owned(),
         );
@@ -165,10 +166,10 @@ fn methods(page: &mut Page, comparison: &Comparison) {
     }
 }
 
-fn shown(row: &Row, group: usize) -> String {
+fn shown(row: &ComparisonRow, group: usize) -> String {
     row.values[group].as_ref().map_or_else(
         || ABSENT.to_owned(),
-        |Value { median, .. }| amount(row.unit, *median),
+        |GroupValue { median, .. }| amount(row.unit, *median),
     )
 }
 

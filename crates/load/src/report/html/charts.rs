@@ -3,7 +3,7 @@
 use super::super::model::{Bucket, Interval, Report};
 use super::super::text::merge;
 use super::super::units::{count, rate, seconds, share, time};
-use super::super::words::Words;
+use super::super::wording::RunWording;
 use super::chart::{Axis, Line, bars, figure, lines};
 
 /// Bars of the distribution up to the 99.9th percentile.
@@ -96,7 +96,7 @@ fn short_time(us: f64) -> String {
 }
 
 fn throughput_over_time(out: &mut String, report: &Report) {
-    let words = Words::of(&report.kind, report.settings.rate.is_some());
+    let words = RunWording::of(&report.kind, report.settings.rate.is_some());
     let points: Vec<(f64, f64)> = report
         .timeline
         .iter()

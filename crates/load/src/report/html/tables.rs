@@ -3,13 +3,13 @@
 use super::super::model::{Connections, GeneratorUse, Latency, Report};
 use super::super::text::{ledger_gap, server_ended};
 use super::super::units::{bytes, count, many, rate, seconds, share, time};
-use super::super::words::Words;
+use super::super::wording::RunWording;
 use super::escape::escape;
 
 type Cells = Vec<(String, String)>;
 
 pub(super) fn all(out: &mut String, report: &Report) {
-    let words = Words::of(&report.kind, report.settings.rate.is_some());
+    let words = RunWording::of(&report.kind, report.settings.rate.is_some());
     if let Some(us) = &report.latency_us {
         section(out, "Latency", words.latency, &latency(us));
     }
@@ -85,7 +85,7 @@ fn latency(us: &Latency) -> Cells {
     ]
 }
 
-fn traffic(out: &mut String, report: &Report, words: &Words) {
+fn traffic(out: &mut String, report: &Report, words: &RunWording) {
     let (connections, messages) = (&report.connections, &report.messages);
     let (title, mut cells) = match report.kind.as_str() {
         "script" => (

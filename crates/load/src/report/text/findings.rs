@@ -2,10 +2,10 @@
 
 use super::super::model::{GeneratorUse, HttpTally, Latency, Ledger, Recovery, Report};
 use super::super::units::{bytes, clean, count, many, rate, seconds, share, time};
-use super::page::{Page, Tone};
+use super::page::{TextPage, Tone};
 
 /// The sessions of a script's users, and their actions by name.
-pub(super) fn actions(page: &mut Page, report: &Report) {
+pub(super) fn actions(page: &mut TextPage, report: &Report) {
     let Some(script) = &report.script else { return };
     page.blank();
     let tone = match script.sessions_failed {
@@ -56,7 +56,7 @@ pub(super) fn actions(page: &mut Page, report: &Report) {
     }
 }
 
-pub(super) fn steps(page: &mut Page, report: &Report) {
+pub(super) fn steps(page: &mut TextPage, report: &Report) {
     if report.steps.is_empty() {
         return;
     }
@@ -94,7 +94,7 @@ pub(super) fn steps(page: &mut Page, report: &Report) {
     }
 }
 
-pub(super) fn http(page: &mut Page, report: &Report) {
+pub(super) fn http(page: &mut TextPage, report: &Report) {
     let Some(http) = &report.http else { return };
     let total: u64 = http.statuses.values().sum();
     if total == 0 {
@@ -137,7 +137,7 @@ pub(super) fn http(page: &mut Page, report: &Report) {
     }
 }
 
-fn lengths(page: &mut Page, http: &HttpTally, total: u64) {
+fn lengths(page: &mut TextPage, http: &HttpTally, total: u64) {
     for (length, number) in &http.body_bytes {
         let text = format!(
             "body {:<11} {:>14} {:>7}",
@@ -153,7 +153,7 @@ fn lengths(page: &mut Page, http: &HttpTally, total: u64) {
     }
 }
 
-pub(super) fn ledger(page: &mut Page, report: &Report) {
+pub(super) fn ledger(page: &mut TextPage, report: &Report) {
     let Some(ledger) = &report.ledger else { return };
     page.blank();
     page.field(
@@ -248,7 +248,7 @@ pub(super) fn ledger(page: &mut Page, report: &Report) {
 }
 
 /// How receivers came back to where they were.
-fn recovery(page: &mut Page, recovery: &Recovery) {
+fn recovery(page: &mut TextPage, recovery: &Recovery) {
     page.more(
         if recovery.refused > 0 {
             Tone::Bad
@@ -313,7 +313,7 @@ pub(crate) fn server_ended(pid: u32) -> String {
     )
 }
 
-pub(super) fn server(page: &mut Page, report: &Report) {
+pub(super) fn server(page: &mut TextPage, report: &Report) {
     if let Some(pid) = report.server_ended {
         page.blank();
         page.field("Server", Tone::Bad, &server_ended(pid));
@@ -359,7 +359,7 @@ pub(super) fn server(page: &mut Page, report: &Report) {
     }
 }
 
-pub(super) fn generator(page: &mut Page, report: &Report) {
+pub(super) fn generator(page: &mut TextPage, report: &Report) {
     let generator = &report.generator;
     if *generator == GeneratorUse::default() {
         return;
@@ -422,7 +422,7 @@ pub(super) fn generator(page: &mut Page, report: &Report) {
     }
 }
 
-pub(super) fn checks(page: &mut Page, report: &Report) {
+pub(super) fn checks(page: &mut TextPage, report: &Report) {
     if report.checks.is_empty() {
         return;
     }

@@ -5,7 +5,7 @@
 
 use super::super::model::Bucket;
 use super::super::units::{count, share, time};
-use super::page::{Page, Tone};
+use super::page::{TextPage, Tone};
 
 /// Rows up to the 99.9th percentile.
 const ROWS_MAX: usize = 11;
@@ -71,7 +71,7 @@ pub(crate) fn merge(buckets: &[Bucket], rows_max: usize) -> Vec<Row> {
 }
 
 /// Draws the rows of a distribution.
-pub(crate) fn draw(page: &mut Page, buckets: &[Bucket]) {
+pub(crate) fn draw(page: &mut TextPage, buckets: &[Bucket]) {
     let rows = merge(buckets, ROWS_MAX);
     let total: u64 = rows.iter().map(|row| row.count).sum();
     let tallest = rows.iter().map(|row| row.count).max().unwrap_or(0);
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn rows_keep_to_the_width() {
         for columns in [66, 80, 100] {
-            let mut page = Page::new(Style {
+            let mut page = TextPage::new(Style {
                 colour: false,
                 columns,
             });

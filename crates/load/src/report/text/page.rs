@@ -58,13 +58,13 @@ pub(crate) enum Tone {
 const LABEL_COLUMNS: usize = 14;
 
 /// A growing text.
-pub(crate) struct Page {
+pub(crate) struct TextPage {
     out: String,
     colour: bool,
     columns: usize,
 }
 
-impl Page {
+impl TextPage {
     pub(crate) fn new(style: Style) -> Self {
         Self {
             out: String::new(),

@@ -2,14 +2,14 @@
 
 use super::super::model::{Latency, Report};
 use super::super::units::{bytes, clean, count, many, rate, time};
-use super::super::words::Words;
+use super::super::wording::RunWording;
 use super::histogram;
-use super::page::{Page, Tone};
+use super::page::{TextPage, Tone};
 
 /// From so many samples on the 99.9th percentile is not just the maximum.
 const P999_SAMPLES_MIN: u64 = 1_000;
 
-pub(super) fn connections(page: &mut Page, report: &Report) {
+pub(super) fn connections(page: &mut TextPage, report: &Report) {
     let connections = &report.connections;
     if connections.asked == 0 {
         return;
@@ -93,12 +93,12 @@ pub(super) fn connections(page: &mut Page, report: &Report) {
     }
 }
 
-pub(super) fn throughput(page: &mut Page, report: &Report) {
+pub(super) fn throughput(page: &mut TextPage, report: &Report) {
     let messages = &report.messages;
     if messages.sent == 0 && messages.received == 0 {
         return;
     }
-    let words = Words::of(&report.kind, report.settings.rate.is_some());
+    let words = RunWording::of(&report.kind, report.settings.rate.is_some());
     page.blank();
     page.field(
         "Throughput",
@@ -181,11 +181,11 @@ pub(super) fn throughput(page: &mut Page, report: &Report) {
     }
 }
 
-pub(super) fn latency(page: &mut Page, report: &Report) {
+pub(super) fn latency(page: &mut TextPage, report: &Report) {
     let Some(latency) = &report.latency_us else {
         return;
     };
-    let words = Words::of(&report.kind, report.settings.rate.is_some());
+    let words = RunWording::of(&report.kind, report.settings.rate.is_some());
     page.blank();
     page.field("Latency", Tone::Plain, words.latency);
     table(page, latency);
@@ -212,7 +212,7 @@ pub(super) fn latency(page: &mut Page, report: &Report) {
 }
 
 /// The percentiles, in as many rows as the width needs.
-fn table(page: &mut Page, latency: &Latency) {
+fn table(page: &mut TextPage, latency: &Latency) {
     const CELL_COLUMNS: usize = 9;
     let cells = [
         ("p50", latency.p50),
@@ -237,7 +237,7 @@ fn table(page: &mut Page, latency: &Latency) {
     }
 }
 
-pub(super) fn errors(page: &mut Page, report: &Report) {
+pub(super) fn errors(page: &mut TextPage, report: &Report) {
     page.blank();
     let total = report.errors.count();
     if total == 0 {

@@ -28,13 +28,13 @@ const SPLIT: u16 = 8;
 
 /// Bytes in one of the ring's buffers, which nobody else has. To be given back to the ring that they are of.
 #[derive(Debug)]
-pub(crate) struct Filled {
+pub(crate) struct FilledBuffer {
     buffer: u16,
     start: NonNull<u8>,
     length: usize,
 }
 
-impl Filled {
+impl FilledBuffer {
     pub(crate) fn len(&self) -> usize {
         self.length
     }
@@ -86,11 +86,11 @@ impl Drop for Memory {
 
 /// How far a buffer is.
 #[derive(Clone, Copy, Default)]
-struct Progress {
+struct BufferProgress {
     /// Bytes that the kernel has filled, from the beginning on.
     filled: usize,
     /// Parts that were told and not given back.
-    lent: u32,
+    lent_parts: u32,
 }
 
 /// Buffers that the kernel chooses from when something arrives.
@@ -104,7 +104,7 @@ pub(super) struct Buffers {
     tail: u16,
     /// The kernel fills each bit by bit.
     is_incremental: bool,
-    progress: Vec<Progress>,
+    progress: Vec<BufferProgress>,
     /// Parts outside of all.
     lent: usize,
     /// Bytes that the kernel may still fill.
@@ -142,7 +142,7 @@ impl Buffers {
             mask: count - 1,
             tail: 0,
             is_incremental,
-            progress: vec![Progress::default(); usize::from(count)],
+            progress: vec![BufferProgress::default(); usize::from(count)],
             lent: 0,
             room: 0,
         };
@@ -154,7 +154,12 @@ impl Buffers {
     /// kernel says it: it goes on with the same buffer.
     #[inline]
     #[expect(unsafe_code, reason = "memory that the kernel shares")]
-    pub(super) fn take(&mut self, buffer: u16, length: usize, has_more: bool) -> Option<Filled> {
+    pub(super) fn take(
+        &mut self,
+        buffer: u16,
+        length: usize,
+        has_more: bool,
+    ) -> Option<FilledBuffer> {
         let progress = &mut self.progress[usize::from(buffer)];
         let begin = progress.filled;
         assert!(length <= self.size - begin, "the kernel fills what is free");
@@ -175,7 +180,7 @@ impl Buffers {
             progress.filled < self.size,
             "the kernel counts as we do"
         );
-        progress.lent += 1;
+        progress.lent_parts += 1;
         self.lent += 1;
         // SAFETY: it lies within the buffer, and that within the memory.
         let start = unsafe {
@@ -183,7 +188,7 @@ impl Buffers {
                 .start
                 .add(usize::from(buffer) * self.size + begin)
         };
-        Some(Filled {
+        Some(FilledBuffer {
             buffer,
             start,
             length,
@@ -193,13 +198,13 @@ impl Buffers {
     /// Takes a part back; the bytes are nobody's any more. One of another ring, whose place this one has taken, is left
     /// alone: its memory is not freed while a part is outside, so the address says whose it is.
     #[inline]
-    pub(super) fn give_back(&mut self, filled: Filled) {
-        let Filled { buffer, start, .. } = filled;
+    pub(super) fn give_back(&mut self, filled: FilledBuffer) {
+        let FilledBuffer { buffer, start, .. } = filled;
         let all = self.bytes.start.addr().get();
         if !(all..all + self.bytes.layout.size()).contains(&start.addr().get()) {
             return;
         }
-        self.progress[usize::from(buffer)].lent -= 1;
+        self.progress[usize::from(buffer)].lent_parts -= 1;
         self.lent -= 1;
         self.settle(buffer);
     }
@@ -208,7 +213,7 @@ impl Buffers {
     #[inline]
     fn settle(&mut self, buffer: u16) {
         let progress = self.progress[usize::from(buffer)];
-        if progress.filled == self.size && progress.lent == 0 {
+        if progress.filled == self.size && progress.lent_parts == 0 {
             self.hand_over(buffer);
         }
     }
@@ -231,7 +236,7 @@ impl Buffers {
     /// Lets the kernel fill a buffer.
     #[expect(unsafe_code, reason = "memory that the kernel shares")]
     fn hand_over(&mut self, buffer: u16) {
-        self.progress[usize::from(buffer)] = Progress::default();
+        self.progress[usize::from(buffer)] = BufferProgress::default();
         self.room += self.size;
         let place = usize::from(self.tail & self.mask);
         let entries = self.entries.start.cast::<BufRingEntry>();

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::{KEY_LEN, VERSION, accept};
 use crate::http::list_members;
-use crate::websocket::deflate::{self, Agreed, Policy};
+use crate::websocket::deflate::{self, DeflateParams, DeflatePolicy};
 
 /// Longest response head that is read.
 pub const RESPONSE_BYTES_MAX: usize = 16 * 1024;
@@ -13,11 +13,11 @@ const RESPONSE_HEADERS_MAX: usize = 64;
 
 /// What the server agreed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accepted<'r> {
+pub struct HandshakeResponse<'r> {
     /// The subprotocol it chose.
     pub protocol: Option<&'r str>,
     /// How messages are compressed.
-    pub deflate: Option<Agreed>,
+    pub deflate: Option<DeflateParams>,
 }
 
 /// A response that opens no WebSocket; the connection is of no use any more.
@@ -61,7 +61,7 @@ pub fn write_request<'h>(
     target: &str,
     key: &str,
     protocols: &str,
-    deflate: Option<&Policy>,
+    deflate: Option<&DeflatePolicy>,
     headers: impl IntoIterator<Item = (&'h str, &'h str)>,
 ) {
     debug_assert_eq!(key.len(), KEY_LEN);
@@ -100,8 +100,8 @@ pub fn read_response<'r>(
     input: &'r [u8],
     key: &str,
     protocols: &str,
-    deflate: Option<&Policy>,
-) -> Result<Option<(usize, Accepted<'r>)>, ResponseError> {
+    deflate: Option<&DeflatePolicy>,
+) -> Result<Option<(usize, HandshakeResponse<'r>)>, ResponseError> {
     let mut headers = [httparse::EMPTY_HEADER; RESPONSE_HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
     let size = match response.parse(&input[..input.len().min(RESPONSE_BYTES_MAX)]) {
@@ -147,7 +147,7 @@ pub fn read_response<'r>(
     }
     let deflate = deflate::read_response(values("sec-websocket-extensions"), deflate)
         .map_err(ResponseError::Extension)?;
-    Ok(Some((size, Accepted { protocol, deflate })))
+    Ok(Some((size, HandshakeResponse { protocol, deflate })))
 }
 
 fn write_header(out: &mut Vec<u8>, name: &str, value: &str) {

@@ -11,9 +11,9 @@ use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
 
 pub use client::{
-    Accepted, RESPONSE_BYTES_MAX, ResponseError, new_key, read_response, write_request,
+    HandshakeResponse, RESPONSE_BYTES_MAX, ResponseError, new_key, read_response, write_request,
 };
-pub use server::{Upgrade, read, write_response};
+pub use server::{UpgradeRequest, read, write_response};
 
 /// The one version of the protocol, as `Sec-WebSocket-Version` says it. A 426 has to carry it (RFC 6455 section 4.4).
 pub const VERSION: &str = "13";

@@ -1,18 +1,18 @@
 //! The server's half: is this request an upgrade, and what is answered.
 
 use super::{KEY_LEN, VERSION, accept};
-use crate::http::{Framing, Head, HttpError, Method, Status, Version, list_members};
-use crate::websocket::deflate::Agreed;
+use crate::http::{Framing, Head, HttpError, HttpVersion, Method, Status, list_members};
+use crate::websocket::deflate::DeflateParams;
 
 /// A request to upgrade that is right by the protocol. Whether it is welcome is the route's decision.
 #[derive(Clone, Copy, Debug)]
-pub struct Upgrade<'a, 'b> {
+pub struct UpgradeRequest<'a, 'b> {
     /// `Sec-WebSocket-Key`: 16 bytes in base64.
     pub key: &'b str,
     head: &'a Head<'b>,
 }
 
-impl<'a, 'b> Upgrade<'a, 'b> {
+impl<'a, 'b> UpgradeRequest<'a, 'b> {
     /// The subprotocols that the client speaks, the preferred first.
     pub fn protocols(&self) -> impl Iterator<Item = &'b str> + use<'a, 'b> {
         self.head
@@ -30,10 +30,10 @@ impl<'a, 'b> Upgrade<'a, 'b> {
 ///
 /// # Errors
 /// An upgrade that RFC 6455 section 4.2.1 does not allow: 400, or 426 for another version of the protocol, whose
-/// answer carries `Sec-WebSocket-Version` with [`VERSION`].
-pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<Upgrade<'a, 'b>>, HttpError> {
+/// answer carries `Sec-WebSocket-HttpVersion` with [`VERSION`].
+pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<UpgradeRequest<'a, 'b>>, HttpError> {
     // HTTP/1.0 knows no upgrades (RFC 9110 section 7.8).
-    if head.version == Version::Http10 || !head.header_has_token("upgrade", "websocket") {
+    if head.version == HttpVersion::Http10 || !head.header_has_token("upgrade", "websocket") {
         return Ok(None);
     }
     if head.method != Method::Get {
@@ -62,7 +62,7 @@ pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<Upgrade<'a, 'b>>, HttpE
     if !is_key(key) {
         return Err(refusal("Sec-WebSocket-Key is not 16 bytes in base64"));
     }
-    Ok(Some(Upgrade { key, head }))
+    Ok(Some(UpgradeRequest { key, head }))
 }
 
 /// Appends the 101. `protocol` is one of those offered, or `None`.
@@ -70,7 +70,7 @@ pub fn write_response(
     out: &mut Vec<u8>,
     key: &str,
     protocol: Option<&str>,
-    deflate: Option<Agreed>,
+    deflate: Option<DeflateParams>,
 ) {
     out.extend_from_slice(
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ",

@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use mlua::{Lua, LuaString, Table, Value};
 
-use crate::desk::{Desk, Ended, Writing};
+use crate::host_context::{BodyWrite, EndedRequest, HostContext};
 use crate::modules::core::channel_name;
 use crate::modules::fault;
 use veche_runtime::Effect;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let own = Rc::clone(desk);
     // The token of a wait for room, if there is too little.
     let write = lua.create_function(move |_, (number, data): (f64, Value)| {
@@ -18,7 +18,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         };
         let data = data.as_bytes();
         let writing = own.requests().write(number as u64, data.len());
-        let Some(Writing { to, is_much }) = writing else {
+        let Some(BodyWrite { to, is_much }) = writing else {
             return Err(fault(veche_runtime::GONE));
         };
         if data.is_empty() {
@@ -26,7 +26,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         }
         let token = is_much.then(|| own.token());
         let mut effects = own.world.effects.borrow_mut();
-        let Some(data) = effects.keep(&data) else {
+        let Some(data) = effects.store(&data) else {
             return Err(fault("too much is written at once"));
         };
         effects.list.push(Effect::Part { to, data, token });
@@ -35,7 +35,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     native.set("write", write)?;
     let own = Rc::clone(desk);
     let finish = lua.create_function(move |_, number: f64| {
-        if let Some(Ended { id: to, .. }) = own.requests().end(number as u64) {
+        if let Some(EndedRequest { id: to, .. }) = own.requests().end(number as u64) {
             let is_whole = true;
             own.effect(Effect::End { to, is_whole });
         }

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::rc::Rc;
 
 use mlua::{Lua, Table, Value};
-use veche_calls::{Body, Call, Http, HttpReply, Read};
+use veche_calls::{Call, HttpCall, HttpReply, ReadBody, ReplyBody};
 
 use super::fault;
-use crate::desk::Desk;
+use crate::host_context::HostContext;
 
 /// Under which name Lua's registry keeps the metatable of answers.
 const ANSWERS: &str = "veche.http answers";
@@ -21,7 +21,7 @@ const NUMBERS: f64 = 9_007_199_254_740_992.0;
 /// `folder` is where the script is: paths are relative to it. `per_host` is the default of `max_per_host`.
 pub(super) fn install(
     lua: &Lua,
-    desk: &Rc<Desk>,
+    desk: &Rc<HostContext>,
     native: &Table,
     folder: &Path,
     per_host: u32,
@@ -32,7 +32,7 @@ pub(super) fn install(
         move |lua, (name, url, body, options): (String, Value, Value, Value)| {
             let fetch = options::read(lua, &folder, per_host, &name, &url, &body, &options)?;
             let body_bytes_max = fetch.body_bytes_max;
-            let fetch = veche_calls::Fetch {
+            let fetch = veche_calls::HttpRequest {
                 // There would be no room for more.
                 body_bytes_max: match fetch.is_stream {
                     true => body_bytes_max,
@@ -40,7 +40,7 @@ pub(super) fn install(
                 },
                 ..fetch
             };
-            let token = own.call(Call::Http(Http::Fetch(Box::new(fetch))));
+            let token = own.call(Call::Http(HttpCall::Fetch(Box::new(fetch))));
             Ok(token.0 as f64)
         },
     )?;
@@ -51,7 +51,7 @@ pub(super) fn install(
         let stream = stream.ok_or_else(|| {
             fault("the answer is closed: it was given up, or the coroutine that asked has ended")
         })?;
-        let token = own.call(Call::Http(Http::Read(Read { stream })));
+        let token = own.call(Call::Http(HttpCall::Read(ReadBody { stream })));
         Ok(token.0 as f64)
     })?;
     native.set("http_read", read)?;
@@ -74,14 +74,14 @@ fn number_of(number: f64) -> Option<u64> {
 }
 
 /// An answer as an object.
-pub(super) fn to_lua(lua: &Lua, desk: &Desk, reply: HttpReply) -> mlua::Result<Table> {
+pub(super) fn to_lua(lua: &Lua, desk: &HostContext, reply: HttpReply) -> mlua::Result<Table> {
     let answer = lua.create_table()?;
     answer.raw_set("status", reply.status)?;
     answer.raw_set("url", reply.url)?;
     answer.raw_set("headers", headers(lua, &reply.headers)?)?;
     match reply.body {
-        Body::Whole(body) => answer.raw_set("body", lua.create_string(body)?)?,
-        Body::Stream(handle) => {
+        ReplyBody::Whole(body) => answer.raw_set("body", lua.create_string(body)?)?,
+        ReplyBody::Stream(handle) => {
             let number = desk.open_stream(handle);
             let number = number.ok_or_else(|| fault("http: a million answers are open"))?;
             answer.raw_set("stream", number as f64)?;

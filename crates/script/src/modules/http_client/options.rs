@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mlua::{Lua, Table, Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
-use veche_calls::{Fetch, Trust};
+use veche_calls::{CertificateTrust, HttpRequest};
 
 use super::super::argument::{as_number, is_token};
 use super::super::{fault, json, timeouts};
@@ -53,7 +53,7 @@ struct Draft<'a> {
     folder: &'a Path,
     /// The function that was called.
     name: &'a str,
-    fetch: Fetch,
+    fetch: HttpRequest,
     query: Option<String>,
     has_body: bool,
     content_type: Option<&'static str>,
@@ -68,14 +68,14 @@ pub(super) fn read(
     url: &Value,
     body: &Value,
     options: &Value,
-) -> mlua::Result<Fetch> {
+) -> mlua::Result<HttpRequest> {
     let is_request = name == "request";
     let has_body = matches!(name, "post" | "put" | "patch");
     let mut draft = Draft {
         lua,
         folder,
         name,
-        fetch: Fetch {
+        fetch: HttpRequest {
             method: match is_request {
                 true => "GET".to_owned(),
                 false => name.to_ascii_uppercase(),
@@ -88,7 +88,7 @@ pub(super) fn read(
             redirects_max: REDIRECTS[0] as u32,
             body_bytes_max: 0,
             connections_max: per_host,
-            trust: Trust::System,
+            trust: CertificateTrust::System,
             is_stream: false,
         },
         query: None,
@@ -171,7 +171,7 @@ impl Draft<'_> {
                 "ca_file" => match &value {
                     Value::String(path) if is_path(&path.as_bytes()) => {
                         let path = self.folder.join(path.to_string_lossy());
-                        self.fetch.trust = Trust::File(path);
+                        self.fetch.trust = CertificateTrust::File(path);
                     }
                     _ => return Err(expected("the path of a PEM file")),
                 },
@@ -210,7 +210,7 @@ impl Draft<'_> {
             }
         }
         if is_insecure {
-            self.fetch.trust = Trust::Anybody;
+            self.fetch.trust = CertificateTrust::Anybody;
         }
         Ok(())
     }
@@ -323,7 +323,7 @@ impl Draft<'_> {
         Ok(fields.join("&"))
     }
 
-    fn finish(mut self, body_bytes_max: Option<u64>) -> mlua::Result<Fetch> {
+    fn finish(mut self, body_bytes_max: Option<u64>) -> mlua::Result<HttpRequest> {
         if let Some(query) = self.query.take().filter(|query| !query.is_empty()) {
             let url = &mut self.fetch.url;
             let fragment = url.find('#').map(|at| url.split_off(at));

@@ -16,7 +16,7 @@ use crate::pattern::{
     Budget, Capture, Caret, Error, Matcher, Pattern, append, find_plain, harmless_searched_bytes,
     has_specials,
 };
-use crate::raw::{is_run_over, why_over};
+use crate::raw::{is_run_over, kill_reason};
 
 /// Steps LuaJIT's own functions may take in the worst case: below a millisecond.
 const NATIVE_STEPS_MAX: u64 = 300_000;
@@ -106,7 +106,7 @@ struct Call {
 
 /// What a series of matches is for, by the numbers that `shim.lua` gives it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Collected {
+enum MatchUse {
     /// `gmatch`: all captures
     All,
     /// `gsub` with a function: all captures
@@ -166,19 +166,19 @@ impl Call {
     /// what stands above `COLLECT_ALL` in `shim.lua`.
     fn collect(&self, lua: &Lua, position: usize, room: usize, collected: u8) -> Result<Answer> {
         let collected = match collected {
-            0 => Collected::All,
-            1 => Collected::Replaced,
-            _ => Collected::LookedUp,
+            0 => MatchUse::All,
+            1 => MatchUse::Replaced,
+            _ => MatchUse::LookedUp,
         };
         let subject = &*self.subject.as_bytes();
         let caret = match collected {
-            Collected::All => Caret::IsPlain,
+            MatchUse::All => Caret::IsPlain,
             _ => Caret::Anchors,
         };
         let pattern = Pattern::new(&self.pattern.as_bytes(), caret);
         let mut matcher = Matcher::new(&pattern, subject, self.budget());
         let captures = match collected {
-            Collected::LookedUp => matcher.captures_count().min(1),
+            MatchUse::LookedUp => matcher.captures_count().min(1),
             _ => matcher.captures_count(),
         };
 
@@ -272,7 +272,7 @@ impl Call {
                 self.steps_max,
                 self.subject.as_bytes().len()
             ),
-            Error::Stopped => why_over().to_string_lossy().into_owned(),
+            Error::Stopped => kill_reason().to_string_lossy().into_owned(),
             _ => error.to_string(),
         };
         text_value(lua, &text)

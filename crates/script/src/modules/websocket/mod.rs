@@ -15,7 +15,7 @@ use self::url::Url;
 use super::argument::{Arguments, as_number};
 use super::fault;
 use crate::ConnectionId;
-use crate::desk::Desk;
+use crate::host_context::HostContext;
 use veche_runtime::Dial;
 use veche_runtime::Effect;
 use veche_runtime::close::is_close_code;
@@ -23,7 +23,7 @@ use veche_types::codes::REASON_BYTES_MAX;
 
 pub(super) fn install(
     lua: &Lua,
-    desk: &Rc<Desk>,
+    desk: &Rc<HostContext>,
     native: &Table,
     folder: &Path,
     clients_max: usize,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use mlua::Value;
-use veche_calls::Trust;
+use veche_calls::CertificateTrust;
 
 use crate::modules::argument::{Arguments, as_number, is_token};
 
@@ -45,7 +45,7 @@ pub(super) struct Options {
     pub(super) timeout_ms: u64,
     pub(super) ping_interval_ms: u64,
     pub(super) pong_timeout_ms: u64,
-    pub(super) trust: Trust,
+    pub(super) trust: CertificateTrust,
 }
 
 impl Default for Options {
@@ -58,7 +58,7 @@ impl Default for Options {
             timeout_ms: TIMEOUT_MS,
             ping_interval_ms: PING_INTERVAL_MS,
             pong_timeout_ms: PONG_TIMEOUT_MS,
-            trust: Trust::System,
+            trust: CertificateTrust::System,
         }
     }
 }
@@ -109,7 +109,7 @@ impl Options {
                 "ca_file" => match &value {
                     Value::String(path) if !path.as_bytes().contains(&0) => {
                         let path = path.to_str().map_err(|_| wrong("a path in UTF-8"))?;
-                        options.trust = Trust::File(folder.join(&*path));
+                        options.trust = CertificateTrust::File(folder.join(&*path));
                     }
                     _ => return Err(wrong("the path of a PEM file")),
                 },
@@ -119,7 +119,7 @@ impl Options {
             }
         }
         if is_insecure {
-            options.trust = Trust::Anybody;
+            options.trust = CertificateTrust::Anybody;
         }
         Ok(options)
     }

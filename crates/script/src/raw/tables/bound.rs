@@ -7,7 +7,7 @@ use mlua::Table as LuaTable;
 use veche_store::table::Table;
 
 /// A table that a VM has asked for.
-pub(crate) struct Bound {
+pub(crate) struct BoundTable {
     pub(crate) table: Arc<Table>,
     /// Where Lua keeps the names of the columns: it has each string once, so equal places mean equal
     /// name.
@@ -18,11 +18,11 @@ pub(crate) struct Bound {
 
 /// What a VM has asked for so far, by number. It never shrinks: an object's number stays good.
 #[derive(Default)]
-pub(crate) struct Tables {
-    pub(super) list: Vec<Rc<Bound>>,
+pub(crate) struct BoundTables {
+    pub(super) list: Vec<Rc<BoundTable>>,
 }
 
-impl Tables {
+impl BoundTables {
     /// The number of a table, if it has one.
     pub(crate) fn number(&self, table: &Arc<Table>) -> Option<u32> {
         let mut list = self.list.iter();
@@ -36,7 +36,7 @@ impl Tables {
             .sequence_values::<mlua::LuaString>()
             .map(|name| Ok(name?.as_bytes().as_ptr()))
             .collect::<mlua::Result<_>>()?;
-        self.list.push(Rc::new(Bound {
+        self.list.push(Rc::new(BoundTable {
             table,
             places,
             _names: names,

@@ -1,6 +1,6 @@
 //! Tables as scripts see them: objects whose methods are plain C functions.
 //!
-//! An object holds the number that its table has on the [`Desk`]; the names of its columns, as Lua's strings, are in the
+//! An object holds the number that its table has on the [`HostContext`]; the names of its columns, as Lua's strings, are in the
 //! list that belongs to it. What a method is given is read where it lies on the stack, and rows are written there while
 //! the table is read: no value is copied on the way.
 //!
@@ -17,21 +17,21 @@ use std::sync::Arc;
 use mlua::ffi::{self, lua_State};
 use mlua::{Lua, Table as LuaTable};
 use veche_store::table::{
-    Batch, CHANGES_DEFAULT, CHANGES_MAX, Cell, Changes, Given, Put, Seen, Table, TableError,
-    Updated,
+    Batch, CHANGES_DEFAULT, CHANGES_MAX, Cell, InputValue, PutMode, RowSnapshot, Table, TableError,
+    UpdateResult, Watcher,
 };
-use veche_store::{Parcel, Side, Value};
+use veche_store::{QueueItem, Value, WaitSide};
 
 use super::functions::{closure, desk};
 use super::object;
 use crate::ConnectionId;
-use crate::desk::Desk;
+use crate::host_context::HostContext;
 use crate::ttl;
-use bound::Bound;
+use bound::BoundTable;
 use row::{push_cell, push_row};
 
 /// The methods, and what makes objects.
-pub(crate) fn functions(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<LuaTable> {
+pub(crate) fn functions(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<LuaTable> {
     let (functions, meta) = (lua.create_table()?, lua.create_table()?);
     let all: [(&str, ffi::lua_CFunction); 21] = [
         ("new", new),
@@ -72,9 +72,9 @@ fn shown(name: &[u8]) -> String {
 const SHOWN_BYTES_MAX: usize = 256;
 
 /// What a method's words are about.
-pub(super) struct Fault(String);
+pub(super) struct FaultSubject(String);
 
-impl Fault {
+impl FaultSubject {
     fn argument(method: &str, number: c_int, words: impl std::fmt::Display) -> Self {
         Self(format!(
             "bad argument #{number} to 'table:{method}': {words}"
@@ -86,7 +86,7 @@ impl Fault {
 struct Call {
     state: *mut lua_State,
     method: &'static str,
-    bound: Rc<Bound>,
+    bound: Rc<BoundTable>,
     now_ms: u64,
 }
 
@@ -95,34 +95,38 @@ impl Call {
         &self.bound.table
     }
 
-    fn fault(&self, error: &TableError) -> Fault {
-        Fault(format!("table {}: {error}", self.table().name()))
+    fn fault(&self, error: &TableError) -> FaultSubject {
+        FaultSubject(format!("table {}: {error}", self.table().name()))
     }
 
-    fn told<T>(&self, result: Result<T, TableError>) -> Result<T, Fault> {
+    fn told<T>(&self, result: Result<T, TableError>) -> Result<T, FaultSubject> {
         result.map_err(|error| self.fault(&error))
     }
 
     /// The key at a place of the stack; `None` for one that no row can have.
-    fn key(&self, index: c_int) -> Result<Option<Cell<'static>>, Fault> {
+    fn key(&self, index: c_int) -> Result<Option<Cell<'static>>, FaultSubject> {
         // SAFETY: the argument stays on the stack for as long as the call lasts.
         let given = unsafe { row::given(self.state, index) };
-        if given == Given::Null {
-            return Err(Fault::argument(self.method, index - 1, "a key expected"));
+        if given == InputValue::Null {
+            return Err(FaultSubject::argument(
+                self.method,
+                index - 1,
+                "a key expected",
+            ));
         }
         self.told(self.table().key(given))
     }
 
     /// The number of a column by its name.
-    fn column(&self, index: c_int) -> Result<usize, Fault> {
+    fn column(&self, index: c_int) -> Result<usize, FaultSubject> {
         // SAFETY: as above.
         match unsafe { row::given(self.state, index) } {
-            Given::Text(name) => {
+            InputValue::Text(name) => {
                 let place = self.bound.column(name);
                 let missing = || TableError::Column(shown(name));
                 place.ok_or_else(|| self.fault(&missing()))
             }
-            _ => Err(Fault::argument(
+            _ => Err(FaultSubject::argument(
                 self.method,
                 index - 1,
                 "the name of a column expected",
@@ -131,29 +135,29 @@ impl Call {
     }
 
     /// Milliseconds that a row stays, if that is told.
-    fn ttl(&self, index: c_int) -> Result<Option<u64>, Fault> {
+    fn ttl(&self, index: c_int) -> Result<Option<u64>, FaultSubject> {
         // SAFETY: as above.
         match unsafe { row::given(self.state, index) } {
-            Given::Null => Ok(None),
-            _ if !self.table().schema().has_ttl => Err(Fault::argument(
+            InputValue::Null => Ok(None),
+            _ if !self.table().schema().has_ttl => Err(FaultSubject::argument(
                 self.method,
                 index - 1,
                 "the table has no ttl",
             )),
             given => {
                 let ttl_ms = match given {
-                    Given::Number(seconds) => ttl::ms(seconds),
+                    InputValue::Number(seconds) => ttl::ms(seconds),
                     _ => None,
                 };
                 let expected = || format!("{} expected", ttl::EXPECTED);
-                let fault = || Fault::argument(self.method, index - 1, expected());
+                let fault = || FaultSubject::argument(self.method, index - 1, expected());
                 ttl_ms.map(Some).ok_or_else(fault)
             }
         }
     }
 }
 
-impl Bound {
+impl BoundTable {
     fn column(&self, name: &[u8]) -> Option<usize> {
         self.places.iter().position(|place| *place == name.as_ptr())
     }
@@ -166,13 +170,13 @@ impl Bound {
 unsafe fn method(
     state: *mut lua_State,
     name: &'static str,
-    run: impl FnOnce(&Call) -> Result<c_int, Fault>,
+    run: impl FnOnce(&Call) -> Result<c_int, FaultSubject>,
 ) -> c_int {
     // SAFETY: see above. An object with this metatable was made by `new`, of a number that the desk has given out.
     unsafe {
         let found = object::read(state, 1, ffi::lua_upvalueindex(2));
         let result = match found {
-            None => Err(Fault(format!(
+            None => Err(FaultSubject(format!(
                 "bad argument #1 to 'table:{name}': a table of veche.table expected (call it with a colon)"
             ))),
             Some(id) => {
@@ -187,7 +191,7 @@ unsafe fn method(
                 run(&call)
             }
         };
-        let Err(Fault(words)) = result else {
+        let Err(FaultSubject(words)) = result else {
             // LuaJIT reads all 64 bits of what a function returns, though an `int` fills the lower half alone. By way of
             // memory the upper half is zero, however the compiler has merged what led here.
             return std::hint::black_box(result.unwrap_or(0));
@@ -250,7 +254,7 @@ unsafe extern "C-unwind" fn get(state: *mut lua_State) -> c_int {
                 return Ok(1);
             }
             if ffi::lua_checkstack(state, top) == 0 {
-                return Err(Fault::argument("get", 2, "too many columns"));
+                return Err(FaultSubject::argument("get", 2, "too many columns"));
             }
             // One column is asked for most: that takes no list.
             let (one, many);
@@ -315,7 +319,7 @@ unsafe extern "C-unwind" fn json(state: *mut lua_State) -> c_int {
     }
 }
 
-unsafe fn put(state: *mut lua_State, name: &'static str, how: Put, is_told: bool) -> c_int {
+unsafe fn put(state: *mut lua_State, name: &'static str, how: PutMode, is_told: bool) -> c_int {
     // SAFETY: as the caller.
     unsafe {
         method(state, name, |call| {
@@ -334,19 +338,19 @@ unsafe fn put(state: *mut lua_State, name: &'static str, how: Put, is_told: bool
 /// `insert(table, row, ttl)`
 unsafe extern "C-unwind" fn insert(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`.
-    unsafe { put(state, "insert", Put::Insert, false) }
+    unsafe { put(state, "insert", PutMode::Insert, false) }
 }
 
 /// `add(table, row, ttl)` → whether it was added.
 unsafe extern "C-unwind" fn add(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`.
-    unsafe { put(state, "add", Put::Add, true) }
+    unsafe { put(state, "add", PutMode::Add, true) }
 }
 
 /// `upsert(table, row, ttl)` → whether it is new.
 unsafe extern "C-unwind" fn upsert(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`.
-    unsafe { put(state, "upsert", Put::Upsert, true) }
+    unsafe { put(state, "upsert", PutMode::Upsert, true) }
 }
 
 /// `update(table, key, changes)` → whether there is such a row.
@@ -358,9 +362,9 @@ unsafe extern "C-unwind" fn update(state: *mut lua_State) -> c_int {
             let changes = call.changes(3)?;
             let updated = match key {
                 Some(key) => call.told(call.table().update(key, &changes, None, call.now_ms))?,
-                None => Updated::NoRow,
+                None => UpdateResult::NoRow,
             };
-            ffi::lua_pushboolean(state, (updated == Updated::Yes).into());
+            ffi::lua_pushboolean(state, (updated == UpdateResult::Updated).into());
             Ok(1)
         })
     }
@@ -374,9 +378,9 @@ unsafe extern "C-unwind" fn incr(state: *mut lua_State) -> c_int {
             let key = call.key(2)?;
             let column = call.column(3)?;
             let by = match row::given(state, 4) {
-                Given::Null => Given::Whole(1),
-                by @ (Given::Number(_) | Given::Whole(_)) => by,
-                _ => return Err(Fault::argument("incr", 3, "a number expected")),
+                InputValue::Null => InputValue::Whole(1),
+                by @ (InputValue::Number(_) | InputValue::Whole(_)) => by,
+                _ => return Err(FaultSubject::argument("incr", 3, "a number expected")),
             };
             let sum = match key {
                 Some(key) => call.told(call.table().incr(key, column, by, call.now_ms))?,
@@ -414,7 +418,7 @@ unsafe extern "C-unwind" fn see(state: *mut lua_State) -> c_int {
             };
             let seen = call.table().read(key, call.now_ms, |row| {
                 push_row(call, row);
-                row.seen()
+                row.snapshot()
             });
             let Some(seen) = seen else {
                 return Ok(0);
@@ -425,19 +429,20 @@ unsafe extern "C-unwind" fn see(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `update_seen(table, key, changes, seen)` → whether there is such a row; nil if it has changed meanwhile.
+/// `update_seen(table, key, changes, snapshot)` → whether there is such a row; nil if it has changed meanwhile.
 unsafe extern "C-unwind" fn update_seen(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`; the fourth argument is looked at before it is read.
     unsafe {
         method(state, "update", |call| {
             let changes = call.changes(3)?;
-            let (Some(key), Some(seen)) = (call.key(2)?, boxed::<Seen>(state, 4, c"veche.seen"))
+            let (Some(key), Some(seen)) =
+                (call.key(2)?, boxed::<RowSnapshot>(state, 4, c"veche.seen"))
             else {
                 return Ok(0);
             };
             match call.told(call.table().update(key, &changes, Some(seen), call.now_ms))? {
-                Updated::Changed => ffi::lua_pushnil(state),
-                updated => ffi::lua_pushboolean(state, (updated == Updated::Yes).into()),
+                UpdateResult::Conflict => ffi::lua_pushnil(state),
+                updated => ffi::lua_pushboolean(state, (updated == UpdateResult::Updated).into()),
             }
             Ok(1)
         })
@@ -459,20 +464,20 @@ unsafe extern "C-unwind" fn note(state: *mut lua_State) -> c_int {
                 key.ok_or_else(no_row)
             };
             let noted = match row::given(state, 3) {
-                Given::Text(b"insert") | Given::Text(b"upsert") => {
+                InputValue::Text(b"insert") | InputValue::Text(b"upsert") => {
                     let how = match row::given(state, 3) {
-                        Given::Text(b"insert") => Put::Insert,
-                        _ => Put::Upsert,
+                        InputValue::Text(b"insert") => PutMode::Insert,
+                        _ => PutMode::Upsert,
                     };
                     let row = call.whole_row(4)?;
                     let ttl_ms = call.ttl(5)?;
                     batch.put(how, &row, ttl_ms)
                 }
-                Given::Text(b"update") => {
+                InputValue::Text(b"update") => {
                     let changes = call.changes(5)?;
                     batch.update(needed(call.key(4)?)?, &changes)
                 }
-                Given::Text(b"delete") => match call.key(4)? {
+                InputValue::Text(b"delete") => match call.key(4)? {
                     Some(key) => batch.delete(key),
                     None => Ok(()),
                 },
@@ -492,8 +497,8 @@ unsafe extern "C-unwind" fn watch(state: *mut lua_State) -> c_int {
     unsafe {
         method(state, "changes", |call| {
             let capacity = match row::given(state, 2) {
-                Given::Null => CHANGES_DEFAULT,
-                Given::Number(number)
+                InputValue::Null => CHANGES_DEFAULT,
+                InputValue::Number(number)
                     if (1.0..=CHANGES_MAX as f64).contains(&number) && number.fract() == 0.0 =>
                 {
                     number as usize
@@ -501,7 +506,7 @@ unsafe extern "C-unwind" fn watch(state: *mut lua_State) -> c_int {
                 _ => {
                     let words =
                         format!("capacity: a whole number from 1 to {CHANGES_MAX} expected");
-                    return Err(Fault::argument("changes", 1, words));
+                    return Err(FaultSubject::argument("changes", 1, words));
                 }
             };
             push_boxed(state, CHANGES, call.table().watch(capacity));
@@ -515,13 +520,13 @@ unsafe extern "C-unwind" fn next(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`; the second argument is looked at before it is read.
     unsafe {
         method(state, "changes", |_| {
-            let Some(changes) = boxed::<Arc<Changes>>(state, 2, CHANGES) else {
+            let Some(changes) = boxed::<Arc<Watcher>>(state, 2, CHANGES) else {
                 return Ok(0);
             };
             let desk = desk(state);
             let token = (ffi::lua_toboolean(state, 3) != 0).then(|| desk.token());
             let waiter = token.map(|token| desk.world.queues.waiter(token));
-            if let Some(Parcel {
+            if let Some(QueueItem {
                 value: Value::Bytes(text),
                 ..
             }) = changes.next(waiter)
@@ -534,7 +539,7 @@ unsafe extern "C-unwind" fn next(state: *mut lua_State) -> c_int {
                 return Ok(1);
             };
             let queue = Arc::clone(changes.queue());
-            desk.world.queues.begin(token, queue, Side::Pop);
+            desk.world.queues.begin(token, queue, WaitSide::Pop);
             ffi::lua_pushnumber(state, token.0 as f64);
             Ok(2)
         })

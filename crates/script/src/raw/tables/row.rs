@@ -3,9 +3,9 @@
 use std::ffi::c_int;
 
 use mlua::ffi::{self, lua_State};
-use veche_store::table::{Cell, Column, Given, Row, TableError, Type};
+use veche_store::table::{Cell, Column, InputValue, Row, TableError, Type};
 
-use super::{Call, Fault, shown};
+use super::{Call, FaultSubject, shown};
 
 /// Beyond it Lua's numbers don't hold every whole number.
 const EXACT_MAX: u128 = 1 << 53;
@@ -14,24 +14,26 @@ const EXACT_MAX: u128 = 1 << 53;
 ///
 /// # Safety
 /// A string's bytes live as long as the value stays there.
-pub(super) unsafe fn given<'a>(state: *mut lua_State, index: c_int) -> Given<'a> {
+pub(super) unsafe fn given<'a>(state: *mut lua_State, index: c_int) -> InputValue<'a> {
     // SAFETY: see above; none of these raises an error, since a string is not converted.
     unsafe {
         match ffi::lua_type(state, index) {
-            ffi::LUA_TNIL | ffi::LUA_TNONE => Given::Null,
-            ffi::LUA_TBOOLEAN => Given::Bool(ffi::lua_toboolean(state, index) != 0),
-            ffi::LUA_TNUMBER => Given::Number(ffi::lua_tonumber(state, index)),
+            ffi::LUA_TNIL | ffi::LUA_TNONE => InputValue::Null,
+            ffi::LUA_TBOOLEAN => InputValue::Bool(ffi::lua_toboolean(state, index) != 0),
+            ffi::LUA_TNUMBER => InputValue::Number(ffi::lua_tonumber(state, index)),
             ffi::LUA_TSTRING => {
                 let mut length = 0;
                 let text = ffi::lua_tolstring(state, index, &raw mut length);
-                Given::Text(std::slice::from_raw_parts(text.cast::<u8>(), length))
+                InputValue::Text(std::slice::from_raw_parts(text.cast::<u8>(), length))
             }
             // `veche.null`.
-            ffi::LUA_TLIGHTUSERDATA if ffi::lua_touserdata(state, index).is_null() => Given::Null,
-            ffi::LUA_TTABLE => Given::Other("table"),
-            ffi::LUA_TFUNCTION => Given::Other("function"),
-            ffi::LUA_TTHREAD => Given::Other("coroutine"),
-            _ => Given::Other("userdata"),
+            ffi::LUA_TLIGHTUSERDATA if ffi::lua_touserdata(state, index).is_null() => {
+                InputValue::Null
+            }
+            ffi::LUA_TTABLE => InputValue::Other("table"),
+            ffi::LUA_TFUNCTION => InputValue::Other("function"),
+            ffi::LUA_TTHREAD => InputValue::Other("coroutine"),
+            _ => InputValue::Other("userdata"),
         }
     }
 }
@@ -43,25 +45,29 @@ pub(super) unsafe fn given<'a>(state: *mut lua_State, index: c_int) -> Given<'a>
 unsafe fn fields<'a>(
     call: &Call,
     index: c_int,
-    mut look: impl FnMut(usize, Given<'a>) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+    mut look: impl FnMut(usize, InputValue<'a>) -> Result<(), FaultSubject>,
+) -> Result<(), FaultSubject> {
     let state = call.state;
     // SAFETY: see above. The stack of a method has room for a key and its value; the keys are those that `lua_next` has
     // given, so it raises no error.
     unsafe {
         if ffi::lua_type(state, index) != ffi::LUA_TTABLE {
-            return Err(Fault::argument(call.method, index - 1, "a table expected"));
+            return Err(FaultSubject::argument(
+                call.method,
+                index - 1,
+                "a table expected",
+            ));
         }
         ffi::lua_pushnil(state);
         while ffi::lua_next(state, index) != 0 {
             let name = given(state, -2);
             let column = match name {
-                Given::Text(name) => call.bound.column(name),
+                InputValue::Text(name) => call.bound.column(name),
                 _ => None,
             };
             let Some(column) = column else {
                 let name = match name {
-                    Given::Text(name) => shown(name),
+                    InputValue::Text(name) => shown(name),
                     other => other.to_string(),
                 };
                 return Err(call.fault(&TableError::Column(name)));
@@ -75,7 +81,7 @@ unsafe fn fields<'a>(
 
 impl Call {
     /// A row with all columns; those that are not told have no value.
-    pub(super) fn whole_row(&self, index: c_int) -> Result<Vec<Cell<'static>>, Fault> {
+    pub(super) fn whole_row(&self, index: c_int) -> Result<Vec<Cell<'static>>, FaultSubject> {
         let columns = self.table().schema().visible();
         let mut row = vec![Cell::Null; columns.len()];
         let mut told = 0_u128;
@@ -92,12 +98,15 @@ impl Call {
             |(place, column): &(usize, &Column)| told & 1 << place == 0 && !column.is_nullable;
         match columns.iter().enumerate().find(missing) {
             None => Ok(row),
-            Some((_, column)) => self.told(column.cell(Given::Null)).map(|_| row),
+            Some((_, column)) => self.told(column.cell(InputValue::Null)).map(|_| row),
         }
     }
 
     /// Those columns of a row that are told.
-    pub(super) fn changes(&self, index: c_int) -> Result<Vec<(usize, Cell<'static>)>, Fault> {
+    pub(super) fn changes(
+        &self,
+        index: c_int,
+    ) -> Result<Vec<(usize, Cell<'static>)>, FaultSubject> {
         let columns = self.table().schema().visible();
         let mut changes = Vec::with_capacity(columns.len());
         // SAFETY: as above.

@@ -3,9 +3,9 @@
 use std::ffi::{CStr, c_int};
 
 use mlua::ffi::{self, lua_State};
-use veche_store::table::{Aggregate, Given, Range, Scan, ScanOptions, TableError};
+use veche_store::table::{Aggregate, InputValue, Range, Scan, ScanOptions, TableError};
 
-use super::{Call, Fault, boxed, method, push_boxed, row, shown};
+use super::{Call, FaultSubject, boxed, method, push_boxed, row, shown};
 
 /// Rows of the first slice, and of later ones: most scans are short.
 const FIRST_ROWS: usize = 32;
@@ -17,7 +17,7 @@ const SCAN: &CStr = c"veche.scan";
 const SUMS: &CStr = c"veche.sums";
 
 /// A scan and the columns that are wanted of it.
-struct Wanted {
+struct ScanRequest {
     scan: Scan,
     /// Their places.
     columns: Box<[u8]>,
@@ -26,20 +26,20 @@ struct Wanted {
 impl Call {
     /// Reads what stands from a place of the stack on: an index, values, options. `number`: which of its arguments the
     /// index is to whoever has called the method.
-    fn scan(&self, from: c_int, number: c_int) -> Result<Scan, Fault> {
+    fn scan(&self, from: c_int, number: c_int) -> Result<Scan, FaultSubject> {
         let state = self.state;
         // SAFETY: what is read stays on the stack for as long as the call lasts.
         let top = unsafe { ffi::lua_gettop(state) };
         // SAFETY: as above.
         let index = match unsafe { row::given(state, from) } {
-            Given::Text(b"key") => None,
-            Given::Text(name) => {
+            InputValue::Text(b"key") => None,
+            InputValue::Text(name) => {
                 let place = self.table().schema().index(name);
                 let missing = || TableError::Index(shown(name));
                 Some(place.ok_or_else(|| self.fault(&missing()))?)
             }
             _ => {
-                return Err(Fault::argument(
+                return Err(FaultSubject::argument(
                     self.method,
                     number,
                     "the name of an index expected, or \"key\"",
@@ -55,7 +55,7 @@ impl Call {
                 self.scan_options(top, number + top - from, &mut options)?;
             }
             let values = (from + 1..=last).map(|index| row::given(state, index));
-            let values: Vec<Given<'_>> = values.collect();
+            let values: Vec<InputValue<'_>> = values.collect();
             self.told(self.table().scan(index, &values, &options))
         }
     }
@@ -69,9 +69,9 @@ impl Call {
         index: c_int,
         number: c_int,
         options: &mut ScanOptions<'a>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), FaultSubject> {
         let state = self.state;
-        let bad = |words: &str| Fault::argument(self.method, number, words);
+        let bad = |words: &str| FaultSubject::argument(self.method, number, words);
         // SAFETY: see above; the stack has room for a key, its value and a column's name.
         unsafe {
             ffi::lua_pushnil(state);
@@ -84,25 +84,27 @@ impl Call {
                     below,
                 } = &mut options.range;
                 match (name, value) {
-                    (Given::Text(b"from"), value) => *from = Some(value),
-                    (Given::Text(b"to"), value) => *to = Some(value),
-                    (Given::Text(b"above"), value) => *above = Some(value),
-                    (Given::Text(b"below"), value) => *below = Some(value),
-                    (Given::Text(b"reverse"), Given::Bool(value)) => options.is_reverse = value,
-                    (Given::Text(b"limit"), Given::Number(value))
+                    (InputValue::Text(b"from"), value) => *from = Some(value),
+                    (InputValue::Text(b"to"), value) => *to = Some(value),
+                    (InputValue::Text(b"above"), value) => *above = Some(value),
+                    (InputValue::Text(b"below"), value) => *below = Some(value),
+                    (InputValue::Text(b"reverse"), InputValue::Bool(value)) => {
+                        options.is_reverse = value
+                    }
+                    (InputValue::Text(b"limit"), InputValue::Number(value))
                         if value >= 0.0 && value.fract() == 0.0 =>
                     {
                         options.rows_max = Some(value as usize);
                     }
                     // `columns` has read them.
-                    (Given::Text(b"columns"), Given::Other("table")) => {}
-                    (Given::Text(b"reverse"), _) => {
+                    (InputValue::Text(b"columns"), InputValue::Other("table")) => {}
+                    (InputValue::Text(b"reverse"), _) => {
                         return Err(bad("reverse: true or false expected"));
                     }
-                    (Given::Text(b"limit"), _) => {
+                    (InputValue::Text(b"limit"), _) => {
                         return Err(bad("limit: a whole number from 0 expected"));
                     }
-                    (Given::Text(b"columns"), _) => {
+                    (InputValue::Text(b"columns"), _) => {
                         return Err(bad("columns: a list of names expected"));
                     }
                     _ => {
@@ -125,7 +127,7 @@ impl Call {
         scan: &mut Scan,
         columns: &[u8],
         rows_max: usize,
-    ) -> Result<(usize, bool), Fault> {
+    ) -> Result<(usize, bool), FaultSubject> {
         let (state, all) = (self.state, self.table().schema().visible());
         let (mut rows, mut at) = (0, 0);
         let result = self.table().next(scan, rows_max, self.now_ms, |row| {
@@ -156,7 +158,7 @@ pub(super) unsafe extern "C-unwind" fn columns(state: *mut lua_State) -> c_int {
         };
         method(state, name, |call| {
             let number = ffi::lua_tonumber(state, 4) as c_int;
-            let bad = || Fault::argument(name, number, "columns: a list of names expected");
+            let bad = || FaultSubject::argument(name, number, "columns: a list of names expected");
             if ffi::lua_type(state, 2) != ffi::LUA_TTABLE {
                 return Err(bad());
             }
@@ -181,7 +183,7 @@ unsafe fn begin_as(state: *mut lua_State, name: &'static str) -> c_int {
     // SAFETY: as the caller; the third argument is a string of `columns`.
     unsafe {
         method(state, name, |call| {
-            let Given::Text(columns) = row::given(state, 3) else {
+            let InputValue::Text(columns) = row::given(state, 3) else {
                 return Ok(0);
             };
             let mut scan = call.scan(4, 1)?;
@@ -191,7 +193,7 @@ unsafe fn begin_as(state: *mut lua_State, name: &'static str) -> c_int {
                 return Ok(1);
             }
             let columns = columns.into();
-            push_boxed(state, SCAN, Wanted { scan, columns });
+            push_boxed(state, SCAN, ScanRequest { scan, columns });
             Ok(2)
         })
     }
@@ -214,7 +216,7 @@ pub(super) unsafe extern "C-unwind" fn more(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`; the third argument is looked at before it is read.
     unsafe {
         method(state, "scan", |call| {
-            let Some(Wanted { scan, columns }) = boxed(state, 3, SCAN) else {
+            let Some(ScanRequest { scan, columns }) = boxed(state, 3, SCAN) else {
                 return Ok(0);
             };
             let (rows, has_more) = call.fill(2, scan, columns, SLICE_ROWS)?;
@@ -226,7 +228,7 @@ pub(super) unsafe extern "C-unwind" fn more(state: *mut lua_State) -> c_int {
 }
 
 /// Rows that are counted, or added up.
-struct Sums {
+struct Aggregation {
     scan: Scan,
     /// Where they are added up.
     column: Option<usize>,
@@ -243,7 +245,7 @@ pub(super) unsafe extern "C-unwind" fn sum(state: *mut lua_State) -> c_int {
         let is_column = ffi::lua_type(state, 2) > ffi::LUA_TNIL;
         let name = if is_column { "aggregate" } else { "count" };
         method(state, name, |call| {
-            if let Some(sums) = boxed::<Sums>(state, 2, SUMS) {
+            if let Some(sums) = boxed::<Aggregation>(state, 2, SUMS) {
                 if call.add_up(sums)? {
                     ffi::lua_settop(state, 2);
                     return Ok(1);
@@ -264,7 +266,7 @@ pub(super) unsafe extern "C-unwind" fn sum(state: *mut lua_State) -> c_int {
                 ffi::lua_pushnumber(state, count as f64);
                 return Ok(2);
             }
-            let mut sums = Sums {
+            let mut sums = Aggregation {
                 scan,
                 column,
                 rows: 0,
@@ -281,8 +283,8 @@ pub(super) unsafe extern "C-unwind" fn sum(state: *mut lua_State) -> c_int {
 
 impl Call {
     /// Goes on adding up; whether there may be more.
-    fn add_up(&self, sums: &mut Sums) -> Result<bool, Fault> {
-        let Sums {
+    fn add_up(&self, sums: &mut Aggregation) -> Result<bool, FaultSubject> {
+        let Aggregation {
             scan,
             column,
             rows,
@@ -295,8 +297,8 @@ impl Call {
         })
     }
 
-    fn push_sums(&self, sums: &Sums) -> Result<c_int, Fault> {
-        let Sums {
+    fn push_sums(&self, sums: &Aggregation) -> Result<c_int, FaultSubject> {
+        let Aggregation {
             rows, aggregate, ..
         } = sums;
         let state = self.state;
@@ -306,7 +308,7 @@ impl Call {
             ffi::lua_pushnumber(state, *rows as f64);
             ffi::lua_pushnumber(state, aggregate.count as f64);
             ffi::lua_pushnumber(state, aggregate.sum());
-            let (Some([least, most]), Some(mean)) = (aggregate.limits(), aggregate.mean()) else {
+            let (Some([least, most]), Some(mean)) = (aggregate.min_max(), aggregate.mean()) else {
                 return Ok(4);
             };
             ffi::lua_pushnumber(state, least);

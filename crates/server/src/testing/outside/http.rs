@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use veche_calls::{Body, Fetch, Handle, HttpReply, Outcome, Read, Reply};
+use veche_calls::{CallOutcome, Handle, HttpReply, HttpRequest, ReadBody, Reply, ReplyBody};
 use veche_script::Plain;
 
-use super::Inner;
-use super::stub::{Kind, Question};
+use super::MockState;
+use super::stub::{StubCall, StubKind};
 
 /// What a stub of a name says has to be addresses.
 pub(super) fn check(question: &Plain) -> Result<(), String> {
@@ -28,9 +28,9 @@ pub(super) fn addresses(said: &Plain) -> Result<Reply, String> {
     Ok(Reply::Addresses(addresses?))
 }
 
-pub(super) fn question(fetch: &Fetch) -> Question {
-    Question {
-        kind: Kind::Http,
+pub(super) fn question(fetch: &HttpRequest) -> StubCall {
+    StubCall {
+        kind: StubKind::Http,
         method: fetch.method.clone(),
         target: fetch.url.clone(),
         arguments: Plain::List(vec![told(fetch)]),
@@ -38,7 +38,7 @@ pub(super) fn question(fetch: &Fetch) -> Question {
 }
 
 /// As a test reads it.
-pub(super) fn told(fetch: &Fetch) -> Plain {
+pub(super) fn told(fetch: &HttpRequest) -> Plain {
     let headers = fetch.headers.iter();
     let headers = headers.map(|(name, value)| (name.clone(), Plain::Bytes(value.clone())));
     Plain::map([
@@ -49,9 +49,9 @@ pub(super) fn told(fetch: &Fetch) -> Plain {
     ])
 }
 
-impl Inner {
+impl MockState {
     /// An answer of what a stub says.
-    pub(super) fn http_reply(&mut self, fetch: &Fetch, said: &Plain) -> HttpReply {
+    pub(super) fn http_reply(&mut self, fetch: &HttpRequest, said: &Plain) -> HttpReply {
         let headers = said.get("headers").items().iter();
         let headers = headers.filter_map(|pair| match pair.items() {
             [name, value] => Some((name.text().to_ascii_lowercase(), value.bytes().to_vec())),
@@ -62,9 +62,9 @@ impl Inner {
         let body = if fetch.is_stream {
             let number = self.number();
             self.bodies.insert(number, parts);
-            Body::Stream(Handle::new(number))
+            ReplyBody::Stream(Handle::new(number))
         } else {
-            Body::Whole(parts.into_iter().flatten().collect())
+            ReplyBody::Whole(parts.into_iter().flatten().collect())
         };
         HttpReply {
             status: said.get("status").number().unwrap_or(200.0) as u16,
@@ -75,7 +75,7 @@ impl Inner {
     }
 
     /// The next piece of a body.
-    pub(super) fn read_body(&mut self, read: &Read) -> Outcome {
+    pub(super) fn read_body(&mut self, read: &ReadBody) -> CallOutcome {
         let number = read.stream.of::<u64>();
         let body = number.and_then(|number| self.bodies.get_mut(&number));
         Ok(Reply::Chunk(body.and_then(VecDeque::pop_front)))

@@ -14,30 +14,32 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use veche_apps::{Entry, Gate, Journal};
+use veche_apps::{AppRecorder, CallExecutor, RecordedEntry};
 use veche_calls::redis::{RedisAction, RedisReply};
-use veche_calls::{Call, CallId, Fault, FaultKind, Http, Outcome, Redis, Reply};
+use veche_calls::{
+    Call, CallError, CallErrorKind, CallId, CallOutcome, HttpCall, RedisCall, Reply,
+};
 use veche_outbound::password::{self, Cost};
 use veche_script::{Dial, Level, Plain};
 
 use super::world::MONO_MS;
 use redis::Subscriptions;
-use stub::{Answer, Kind, Question, Says, Stub};
+use stub::{Says, Stub, StubAnswer, StubCall, StubKind};
 
 /// Calls of one kind that are kept for a test to look at.
 const CALLS_MAX: usize = 10_000;
 
 /// What both the test and the applications' worker hold.
 #[derive(Clone)]
-pub(super) struct Outside(Rc<RefCell<Inner>>);
+pub(super) struct MockServices(Rc<RefCell<MockState>>);
 
-struct Inner {
+struct MockState {
     now_ms: u64,
     /// The last one counts first.
     stubs: Vec<Stub>,
     /// Called and not told yet.
-    outcomes: Vec<(CallId, Outcome)>,
-    pending: Vec<Pending>,
+    outcomes: Vec<(CallId, CallOutcome)>,
+    pending: Vec<MockCall>,
     /// What the test's functions are asked, by the stub's number.
     asked: VecDeque<(usize, Plain)>,
     receiving: Vec<Receiving>,
@@ -45,23 +47,23 @@ struct Inner {
     /// What is left of bodies that are read piece by piece.
     bodies: HashMap<u64, VecDeque<Vec<u8>>>,
     /// To WebSocket servers, by the address that each was given.
-    dialed: HashMap<SocketAddr, Dialed>,
-    made: Made,
-    journal: Journal,
+    dialed: HashMap<SocketAddr, DialedSocket>,
+    made: CallRecord,
+    journal: AppRecorder,
     last_number: u64,
 }
 
 /// A call that waits for functions of the test.
-struct Pending {
+struct MockCall {
     id: CallId,
     call: Call,
     /// One for each question of the call.
-    parts: Vec<Part>,
+    parts: Vec<CallPart>,
     until_ms: u64,
 }
 
-enum Part {
-    Said(Answer),
+enum CallPart {
+    Said(StubAnswer),
     /// By the number of what is asked.
     Waits(u64),
 }
@@ -75,23 +77,23 @@ struct Receiving {
 
 /// A connection to a WebSocket server that was asked for.
 #[derive(Clone, Debug)]
-pub(super) struct Dialed {
+pub(super) struct DialedSocket {
     pub(super) url: String,
     /// The stub's number, and what it says.
-    pub(super) server: Option<(usize, Result<Plain, Fault>)>,
+    pub(super) server: Option<(usize, Result<Plain, CallError>)>,
 }
 
 /// What the applications have asked for, by kind.
 #[derive(Default)]
-struct Made {
+struct CallRecord {
     requests: VecDeque<Plain>,
     queries: VecDeque<Plain>,
     commands: VecDeque<Plain>,
 }
 
-impl Outside {
-    pub(super) fn new(journal: Journal) -> Self {
-        Self(Rc::new(RefCell::new(Inner {
+impl MockServices {
+    pub(super) fn new(journal: AppRecorder) -> Self {
+        Self(Rc::new(RefCell::new(MockState {
             now_ms: MONO_MS,
             stubs: Vec::new(),
             outcomes: Vec::new(),
@@ -101,7 +103,7 @@ impl Outside {
             subscriptions: Subscriptions::default(),
             bodies: HashMap::new(),
             dialed: HashMap::new(),
-            made: Made::default(),
+            made: CallRecord::default(),
             journal,
             last_number: 0,
         })))
@@ -145,7 +147,7 @@ impl Outside {
     }
 
     /// What is at an address that a WebSocket was given.
-    pub(super) fn dialed(&self, address: SocketAddr) -> Option<Dialed> {
+    pub(super) fn dialed(&self, address: SocketAddr) -> Option<DialedSocket> {
         self.0.borrow_mut().dialed.remove(&address)
     }
 
@@ -164,7 +166,7 @@ impl Outside {
     }
 }
 
-impl Inner {
+impl MockState {
     fn number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
@@ -177,25 +179,25 @@ impl Inner {
     }
 
     /// The application may catch it; the test fails all the same.
-    fn refuse(&self, kind: FaultKind, words: String) -> Fault {
-        self.journal.write(Entry::Logged {
+    fn refuse(&self, kind: CallErrorKind, words: String) -> CallError {
+        self.journal.write(RecordedEntry::Logged {
             level: Level::Error,
             text: words.clone(),
         });
-        Fault::new(kind, words)
+        CallError::new(kind, words)
     }
 
-    fn found(&self, question: &Question) -> Option<usize> {
+    fn found(&self, question: &StubCall) -> Option<usize> {
         self.stubs.iter().rposition(|stub| stub.is_of(question))
     }
 
     /// Asks the stubs; `by_itself` goes well without one.
-    fn ask(&mut self, question: Question, by_itself: bool) -> Part {
+    fn ask(&mut self, question: StubCall, by_itself: bool) -> CallPart {
         let Some(stub) = self.found(&question) else {
-            return Part::Said(self.without_stub(&question, by_itself));
+            return CallPart::Said(self.without_stub(&question, by_itself));
         };
         if let Says::Always(answer) = &self.stubs[stub].says {
-            return Part::Said(answer.clone());
+            return CallPart::Said(answer.clone());
         }
         let number = self.number();
         let told = Plain::map([
@@ -203,52 +205,52 @@ impl Inner {
             ("arguments", question.arguments),
         ]);
         self.asked.push_back((stub, told));
-        Part::Waits(number)
+        CallPart::Waits(number)
     }
 
-    fn without_stub(&mut self, question: &Question, by_itself: bool) -> Answer {
-        let Question { method, target, .. } = question;
+    fn without_stub(&mut self, question: &StubCall, by_itself: bool) -> StubAnswer {
+        let StubCall { method, target, .. } = question;
         let words = match question.kind {
             _ if by_itself => return Ok(Plain::Nil),
-            Kind::Redis => match question.arguments.items() {
+            StubKind::Redis => match question.arguments.items() {
                 [name, channel, data] if name.bytes() == b"PUBLISH" => {
                     let handed = self.publish(channel.bytes(), data.bytes());
                     return Ok(Plain::Number(handed as f64));
                 }
                 _ => format!("the test has no answer to {target}: test.stub_redis({target:?}, …)"),
             },
-            Kind::Mysql => {
+            StubKind::Mysql => {
                 format!("the test has no answer to {target}: test.stub_mysql({target:?}, …)")
             }
-            Kind::Http => format!(
+            StubKind::Http => format!(
                 "the test has no answer to {method} {target}: test.stub_http({method:?}, {target:?}, …)"
             ),
-            Kind::Resolve if self.stubs.iter().any(|stub| stub.is_at(target)) => {
+            StubKind::Resolve if self.stubs.iter().any(|stub| stub.is_at(target)) => {
                 return Ok(Plain::List(vec![Plain::from("192.0.2.1")]));
             }
-            Kind::Resolve | Kind::WebSocket => format!(
+            StubKind::Resolve | StubKind::WebSocket => format!(
                 "the test has no addresses of {target}: test.stub_resolve({target:?}, …), or test.stub_websocket(\"wss://{target}/…\") of a server there"
             ),
         };
-        Err(self.refuse(FaultKind::Unreachable, words))
+        Err(self.refuse(CallErrorKind::Unreachable, words))
     }
 
     fn submit(&mut self, id: CallId, call: Call) {
         let (questions, by_itself, timeout) = match &call {
-            Call::Http(Http::Read(read)) => {
+            Call::Http(HttpCall::Read(read)) => {
                 let outcome = self.read_body(read);
                 return self.outcomes.push((id, outcome));
             }
             Call::Redis(redis) if matches!(redis.action, RedisAction::Receive { .. }) => {
                 return self.receive(id, redis);
             }
-            Call::Http(Http::Fetch(fetch)) => {
+            Call::Http(HttpCall::Fetch(fetch)) => {
                 self.made.requests.keep(http::told(fetch));
                 (vec![http::question(fetch)], false, Some(fetch.timeout))
             }
             Call::Resolve(resolve) => {
-                let question = Question {
-                    kind: Kind::Resolve,
+                let question = StubCall {
+                    kind: StubKind::Resolve,
                     method: String::new(),
                     target: resolve.host.clone(),
                     arguments: Plain::List(Vec::new()),
@@ -279,7 +281,7 @@ impl Inner {
         let parts = parts.map(|question| self.ask(question, by_itself));
         let parts = parts.collect();
         let until_ms = timeout.map_or(u64::MAX, |timeout| self.after(timeout));
-        self.pending.push(Pending {
+        self.pending.push(MockCall {
             id,
             call,
             parts,
@@ -291,60 +293,61 @@ impl Inner {
     fn replied(&mut self, number: u64, question: &Plain) {
         let mut failed = None;
         for pending in &mut self.pending {
-            let waits = |part: &&mut Part| matches!(part, Part::Waits(own) if *own == number);
+            let waits =
+                |part: &&mut CallPart| matches!(part, CallPart::Waits(own) if *own == number);
             if let Some(part) = pending.parts.iter_mut().find(waits) {
                 let kind = match &pending.call {
-                    Call::Http(_) => Kind::Http,
-                    Call::Resolve(_) => Kind::Resolve,
-                    Call::Mysql(_) => Kind::Mysql,
-                    Call::Redis(_) => Kind::Redis,
+                    Call::Http(_) => StubKind::Http,
+                    Call::Resolve(_) => StubKind::Resolve,
+                    Call::Mysql(_) => StubKind::Mysql,
+                    Call::Redis(_) => StubKind::Redis,
                     Call::Password(_) => continue,
                 };
                 let error = question.get("error");
-                *part = Part::Said(match error {
+                *part = CallPart::Said(match error {
                     Plain::Nil => stub::answer(kind, question),
                     error => {
                         let words = format!("the stub's function failed: {}", error.text());
                         failed = Some(words.clone());
-                        Err(Fault::new(FaultKind::Broken, words))
+                        Err(CallError::new(CallErrorKind::Broken, words))
                     }
                 });
             }
         }
         if let Some(words) = failed {
-            self.refuse(FaultKind::Broken, words);
+            self.refuse(CallErrorKind::Broken, words);
         }
         self.finish();
     }
 
     /// Replies to the calls of which all is said.
     fn finish(&mut self) {
-        let is_said = |pending: &mut Pending| {
+        let is_said = |pending: &mut MockCall| {
             let mut parts = pending.parts.iter();
-            parts.all(|part| matches!(part, Part::Said(_)))
+            parts.all(|part| matches!(part, CallPart::Said(_)))
         };
-        let ready: Vec<Pending> = self.pending.extract_if(.., is_said).collect();
-        for Pending {
+        let ready: Vec<MockCall> = self.pending.extract_if(.., is_said).collect();
+        for MockCall {
             id, call, parts, ..
         } in ready
         {
             let said = parts.into_iter().filter_map(|part| match part {
-                Part::Said(answer) => Some(answer),
-                Part::Waits(_) => None,
+                CallPart::Said(answer) => Some(answer),
+                CallPart::Waits(_) => None,
             });
             let outcome = self.outcome(&call, said.collect());
             self.outcomes.push((id, outcome));
         }
     }
 
-    fn outcome(&mut self, call: &Call, mut said: Vec<Answer>) -> Outcome {
+    fn outcome(&mut self, call: &Call, mut said: Vec<StubAnswer>) -> CallOutcome {
         let reply = match call {
             Call::Redis(redis) => return self.redis_reply(redis, said).map(Reply::Redis),
-            Call::Http(Http::Read(_)) => return Ok(Reply::Chunk(None)),
+            Call::Http(HttpCall::Read(_)) => return Ok(Reply::Chunk(None)),
             Call::Password(call) => {
                 return password::run(call, Cost::Least).map(Reply::Password);
             }
-            Call::Http(Http::Fetch(fetch)) => {
+            Call::Http(HttpCall::Fetch(fetch)) => {
                 let said = said.pop().unwrap_or(Ok(Plain::Nil))?;
                 return Ok(Reply::Http(Box::new(self.http_reply(fetch, &said))));
             }
@@ -355,10 +358,14 @@ impl Inner {
                 reply.map_err(|words| format!("test.stub_mysql: {words}"))
             }
         };
-        reply.map_err(|words| self.refuse(FaultKind::Invalid, words))
+        reply.map_err(|words| self.refuse(CallErrorKind::Invalid, words))
     }
 
-    fn redis_reply(&mut self, redis: &Redis, said: Vec<Answer>) -> Result<RedisReply, Fault> {
+    fn redis_reply(
+        &mut self,
+        redis: &RedisCall,
+        said: Vec<StubAnswer>,
+    ) -> Result<RedisReply, CallError> {
         let RedisAction::Subscribe {
             names,
             are_patterns,
@@ -366,18 +373,19 @@ impl Inner {
         else {
             return redis::reply(redis, said);
         };
-        said.into_iter().collect::<Result<Vec<Plain>, Fault>>()?;
+        said.into_iter()
+            .collect::<Result<Vec<Plain>, CallError>>()?;
         let number = self.number();
         let lease = self.subscriptions.add(number, names, *are_patterns);
         Ok(RedisReply::Subscribed(lease))
     }
 
-    fn receive(&mut self, id: CallId, redis: &Redis) {
+    fn receive(&mut self, id: CallId, redis: &RedisCall) {
         let RedisAction::Receive { lease, within } = &redis.action else {
             return;
         };
         let Some(subscription) = Subscriptions::number(lease) else {
-            let fault = Fault::new(FaultKind::Invalid, "redis: the subscription is over");
+            let fault = CallError::new(CallErrorKind::Invalid, "redis: the subscription is over");
             return self.outcomes.push((id, Err(fault)));
         };
         let until_ms = within.map_or(u64::MAX, |within| self.after(within));
@@ -418,7 +426,7 @@ impl Inner {
             let reply = Reply::Redis(RedisReply::Message(None));
             self.outcomes.push((one.id, Ok(reply)));
         }
-        let is_late = |one: &mut Pending| one.until_ms <= now_ms;
+        let is_late = |one: &mut MockCall| one.until_ms <= now_ms;
         for one in self.pending.extract_if(.., is_late) {
             let words = match &one.call {
                 Call::Mysql(mysql) => {
@@ -427,17 +435,17 @@ impl Inner {
                 Call::Redis(redis) => {
                     format!("redis: no reply within {:?}", redis.keyspace.timeout)
                 }
-                Call::Http(Http::Fetch(fetch)) => {
+                Call::Http(HttpCall::Fetch(fetch)) => {
                     format!(
                         "timeout after {} s waiting for the answer",
                         fetch.timeout.as_secs_f64()
                     )
                 }
-                Call::Http(Http::Read(_)) | Call::Resolve(_) | Call::Password(_) => {
+                Call::Http(HttpCall::Read(_)) | Call::Resolve(_) | Call::Password(_) => {
                     "timeout".to_owned()
                 }
             };
-            let fault = Fault::new(FaultKind::Timeout, words);
+            let fault = CallError::new(CallErrorKind::Timeout, words);
             self.outcomes.push((one.id, Err(fault)));
         }
     }
@@ -450,10 +458,10 @@ impl Inner {
             "ws"
         };
         let url = format!("{scheme}://{}{}", dial.authority, dial.target);
-        let question = Question {
-            kind: Kind::WebSocket,
+        let question = StubCall {
+            kind: StubKind::WebSocket,
             method: String::new(),
-            target: stub::canonical(Kind::WebSocket, &url),
+            target: stub::canonical(StubKind::WebSocket, &url),
             arguments: Plain::Nil,
         };
         let server = self.found(&question).map(|stub| {
@@ -466,19 +474,20 @@ impl Inner {
         if server.is_none() {
             let words =
                 format!("the test has no WebSocket server at {url}: test.stub_websocket({url:?})");
-            self.refuse(FaultKind::Unreachable, words);
+            self.refuse(CallErrorKind::Unreachable, words);
         }
         let number = self.number() as u32;
         dial.address = SocketAddr::new(IpAddr::V4(Ipv4Addr::from_bits(number)), 1);
-        self.dialed.insert(dial.address, Dialed { url, server });
+        self.dialed
+            .insert(dial.address, DialedSocket { url, server });
     }
 }
 
-trait Keep {
+trait BoundedRecord {
     fn keep(&mut self, call: Plain);
 }
 
-impl Keep for VecDeque<Plain> {
+impl BoundedRecord for VecDeque<Plain> {
     fn keep(&mut self, call: Plain) {
         if self.len() == CALLS_MAX {
             self.pop_front();
@@ -487,7 +496,7 @@ impl Keep for VecDeque<Plain> {
     }
 }
 
-impl Gate for Outside {
+impl CallExecutor for MockServices {
     fn submit(&mut self, id: CallId, call: Call) {
         self.0.borrow_mut().submit(id, call);
     }
@@ -505,7 +514,7 @@ impl Gate for Outside {
         !self.0.borrow().outcomes.is_empty()
     }
 
-    fn take(&mut self, into: &mut Vec<(CallId, Outcome)>) {
+    fn take(&mut self, into: &mut Vec<(CallId, CallOutcome)>) {
         into.append(&mut self.0.borrow_mut().outcomes);
     }
 

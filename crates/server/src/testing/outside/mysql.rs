@@ -1,14 +1,14 @@
 //! What databases answer in a test.
 
-use veche_calls::mysql::{MysqlAction, MysqlReply, Rows, Value, Wanted};
-use veche_calls::{Lease, Mysql};
+use veche_calls::mysql::{MysqlAction, MysqlReply, MysqlValue, ResultMode, Rows};
+use veche_calls::{Lease, MysqlCall};
 use veche_script::Plain;
 
-use super::stub::{Kind, Question, canonical};
+use super::stub::{StubCall, StubKind, canonical};
 
 /// What is asked for: a statement, or one of a transaction's own three.
-pub(super) fn question(mysql: &Mysql) -> Question {
-    let (sql, values): (&str, &[Value]) = match &mysql.action {
+pub(super) fn question(mysql: &MysqlCall) -> StubCall {
+    let (sql, values): (&str, &[MysqlValue]) = match &mysql.action {
         MysqlAction::Run { sql, values, .. } => (sql, values),
         MysqlAction::Begin => ("BEGIN", &[]),
         MysqlAction::End { commit: true, .. } => ("COMMIT", &[]),
@@ -16,16 +16,16 @@ pub(super) fn question(mysql: &Mysql) -> Question {
     };
     let mut arguments = vec![Plain::from(sql)];
     arguments.extend(values.iter().map(to_plain));
-    Question {
-        kind: Kind::Mysql,
+    StubCall {
+        kind: StubKind::Mysql,
         method: String::new(),
-        target: canonical(Kind::Mysql, sql),
+        target: canonical(StubKind::Mysql, sql),
         arguments: Plain::List(arguments),
     }
 }
 
 /// As a test reads it.
-pub(super) fn told(mysql: &Mysql, question: &Question) -> Plain {
+pub(super) fn told(mysql: &MysqlCall, question: &StubCall) -> Plain {
     let arguments = question.arguments.items();
     let (sql, values) = arguments.split_first().unwrap_or((&Plain::Nil, &[]));
     let database = mysql.database.name.as_deref();
@@ -38,12 +38,12 @@ pub(super) fn told(mysql: &Mysql, question: &Question) -> Plain {
 }
 
 /// What goes well without a stub.
-pub(super) fn by_itself(mysql: &Mysql) -> bool {
+pub(super) fn by_itself(mysql: &MysqlCall) -> bool {
     !matches!(mysql.action, MysqlAction::Run { .. })
 }
 
 /// A reply of what a stub says; an error is the test's own fault.
-pub(super) fn reply(mysql: &Mysql, said: Plain) -> Result<MysqlReply, String> {
+pub(super) fn reply(mysql: &MysqlCall, said: Plain) -> Result<MysqlReply, String> {
     let wanted = match &mysql.action {
         MysqlAction::Run { wanted, .. } => *wanted,
         MysqlAction::Begin => return Ok(MysqlReply::Begun(Lease::new(()))),
@@ -51,30 +51,32 @@ pub(super) fn reply(mysql: &Mysql, said: Plain) -> Result<MysqlReply, String> {
     };
     let said = read(said)?;
     Ok(match (wanted, said) {
-        (Wanted::Rows, Said::Rows(rows)) => MysqlReply::Rows(rows),
-        (Wanted::Rows, Said::Changes { .. }) => MysqlReply::Rows(Rows::default()),
-        (Wanted::Row, Said::Rows(rows)) => MysqlReply::Row(first_of(rows)),
-        (Wanted::Row, Said::Changes { .. }) => MysqlReply::Row(Rows::default()),
-        (Wanted::Rows | Wanted::Row, Said::One(_)) => {
+        (ResultMode::Rows, MysqlAnswer::Rows(rows)) => MysqlReply::Rows(rows),
+        (ResultMode::Rows, MysqlAnswer::Changes { .. }) => MysqlReply::Rows(Rows::default()),
+        (ResultMode::Row, MysqlAnswer::Rows(rows)) => MysqlReply::Row(first_of(rows)),
+        (ResultMode::Row, MysqlAnswer::Changes { .. }) => MysqlReply::Row(Rows::default()),
+        (ResultMode::Rows | ResultMode::Row, MysqlAnswer::One(_)) => {
             return Err("a value alone answers db:value; rows are a list of tables".to_owned());
         }
-        (Wanted::Value, Said::One(value)) => MysqlReply::Value(Some(value)),
-        (Wanted::Value, Said::Changes { .. }) => MysqlReply::Value(None),
-        (Wanted::Value, Said::Rows(rows)) if rows.columns.len() > 1 => {
+        (ResultMode::Value, MysqlAnswer::One(value)) => MysqlReply::Value(Some(value)),
+        (ResultMode::Value, MysqlAnswer::Changes { .. }) => MysqlReply::Value(None),
+        (ResultMode::Value, MysqlAnswer::Rows(rows)) if rows.columns.len() > 1 => {
             return Err("rows of several columns don't say which is the first: db:value wants the value alone".to_owned());
         }
-        (Wanted::Value, Said::Rows(rows)) => MysqlReply::Value(rows.values.into_iter().next()),
-        (Wanted::Changes, Said::Changes { affected, last_id }) => MysqlReply::Changes {
+        (ResultMode::Value, MysqlAnswer::Rows(rows)) => {
+            MysqlReply::Value(rows.values.into_iter().next())
+        }
+        (ResultMode::Changes, MysqlAnswer::Changes { affected, last_id }) => MysqlReply::Changes {
             affected,
             last_id,
             rows: None,
         },
-        (Wanted::Changes, Said::Rows(rows)) => MysqlReply::Changes {
+        (ResultMode::Changes, MysqlAnswer::Rows(rows)) => MysqlReply::Changes {
             affected: rows.count() as u64,
             last_id: None,
             rows: (!rows.values.is_empty()).then_some(rows),
         },
-        (Wanted::Changes, Said::One(_)) => {
+        (ResultMode::Changes, MysqlAnswer::One(_)) => {
             return Err(
                 "db:execute wants { affected = …, last_id = … }, or a list of rows".to_owned(),
             );
@@ -82,23 +84,23 @@ pub(super) fn reply(mysql: &Mysql, said: Plain) -> Result<MysqlReply, String> {
     })
 }
 
-enum Said {
+enum MysqlAnswer {
     Rows(Rows),
-    One(Value),
+    One(MysqlValue),
     Changes { affected: u64, last_id: Option<u64> },
 }
 
-fn read(said: Plain) -> Result<Said, String> {
+fn read(said: Plain) -> Result<MysqlAnswer, String> {
     match said {
-        Plain::Nil => Ok(Said::Rows(Rows::default())),
-        Plain::Map(pairs) if pairs.is_empty() => Ok(Said::Rows(Rows::default())),
+        Plain::Nil => Ok(MysqlAnswer::Rows(Rows::default())),
+        Plain::Map(pairs) if pairs.is_empty() => Ok(MysqlAnswer::Rows(Rows::default())),
         Plain::Map(pairs) => changes(&pairs),
-        Plain::List(rows) => rows_of(rows).map(Said::Rows),
-        value => value_of(value).map(Said::One),
+        Plain::List(rows) => rows_of(rows).map(MysqlAnswer::Rows),
+        value => value_of(value).map(MysqlAnswer::One),
     }
 }
 
-fn changes(pairs: &[(String, Plain)]) -> Result<Said, String> {
+fn changes(pairs: &[(String, Plain)]) -> Result<MysqlAnswer, String> {
     let (mut affected, mut last_id) = (0, None);
     for (name, value) in pairs {
         let number = value
@@ -114,7 +116,7 @@ fn changes(pairs: &[(String, Plain)]) -> Result<Said, String> {
             }
         }
     }
-    Ok(Said::Changes { affected, last_id })
+    Ok(MysqlAnswer::Changes { affected, last_id })
 }
 
 /// What is missing in a row is NULL there.
@@ -137,7 +139,7 @@ fn rows_of(items: Vec<Plain>) -> Result<Rows, String> {
             // Both are sorted.
             match cells.next_if(|(name, _)| name == column) {
                 Some((_, value)) => values.push(value_of(value)?),
-                None => values.push(Value::Null),
+                None => values.push(MysqlValue::Null),
             }
         }
     }
@@ -150,23 +152,23 @@ fn first_of(mut rows: Rows) -> Rows {
 }
 
 /// As a server has it, which knows 1 and 0 for true and false.
-fn value_of(value: Plain) -> Result<Value, String> {
+fn value_of(value: Plain) -> Result<MysqlValue, String> {
     Ok(match value {
-        Plain::Nil | Plain::Null => Value::Null,
-        Plain::Boolean(value) => Value::Number(f64::from(u8::from(value))),
-        Plain::Number(number) => Value::Number(number),
-        Plain::Bytes(bytes) => Value::Bytes(bytes),
+        Plain::Nil | Plain::Null => MysqlValue::Null,
+        Plain::Boolean(value) => MysqlValue::Number(f64::from(u8::from(value))),
+        Plain::Number(number) => MysqlValue::Number(number),
+        Plain::Bytes(bytes) => MysqlValue::Bytes(bytes),
         Plain::List(_) | Plain::Map(_) => {
             return Err("a table is no value of a database".to_owned());
         }
     })
 }
 
-fn to_plain(value: &Value) -> Plain {
+fn to_plain(value: &MysqlValue) -> Plain {
     match value {
-        Value::Null => Plain::Null,
-        Value::Boolean(value) => Plain::Boolean(*value),
-        Value::Number(number) => Plain::Number(*number),
-        Value::Bytes(bytes) => Plain::Bytes(bytes.clone()),
+        MysqlValue::Null => Plain::Null,
+        MysqlValue::Boolean(value) => Plain::Boolean(*value),
+        MysqlValue::Number(number) => Plain::Number(*number),
+        MysqlValue::Bytes(bytes) => Plain::Bytes(bytes.clone()),
     }
 }

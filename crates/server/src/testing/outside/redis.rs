@@ -3,23 +3,23 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-use veche_calls::redis::{Command, Message, RedisAction, RedisReply, RedisValue};
-use veche_calls::{Fault, FaultKind, Lease, Redis};
+use veche_calls::redis::{RedisAction, RedisCommand, RedisMessage, RedisReply, RedisValue};
+use veche_calls::{CallError, CallErrorKind, Lease, RedisCall};
 use veche_script::Plain;
 
-use super::stub::{Answer, Kind, Question};
+use super::stub::{StubAnswer, StubCall, StubKind};
 
 /// Messages of one subscription that wait for whoever receives.
 const QUEUE_MAX: usize = 10_000;
 
 /// What is asked for, command by command.
-pub(super) fn questions(redis: &Redis) -> Vec<Question> {
+pub(super) fn questions(redis: &RedisCall) -> Vec<StubCall> {
     match &redis.action {
         RedisAction::Run(command) | RedisAction::Block(command) => {
             vec![question(command.parts().map(<[u8]>::to_vec))]
         }
         RedisAction::Pipeline { commands, .. } => {
-            let commands = commands.iter().map(Command::parts);
+            let commands = commands.iter().map(RedisCommand::parts);
             commands
                 .map(|parts| question(parts.map(<[u8]>::to_vec)))
                 .collect()
@@ -40,14 +40,14 @@ pub(super) fn questions(redis: &Redis) -> Vec<Question> {
     }
 }
 
-fn question(parts: impl Iterator<Item = Vec<u8>>) -> Question {
+fn question(parts: impl Iterator<Item = Vec<u8>>) -> StubCall {
     let mut parts: Vec<Vec<u8>> = parts.collect();
     if let Some(name) = parts.first_mut() {
         name.make_ascii_uppercase();
     }
     let words = parts.iter().map(|part| String::from_utf8_lossy(part));
-    Question {
-        kind: Kind::Redis,
+    StubCall {
+        kind: StubKind::Redis,
         method: String::new(),
         target: words.collect::<Vec<_>>().join(" "),
         arguments: Plain::List(parts.into_iter().map(Plain::Bytes).collect()),
@@ -55,14 +55,14 @@ fn question(parts: impl Iterator<Item = Vec<u8>>) -> Question {
 }
 
 /// A reply of what stubs say, one answer for each command; an error is a fault of the server's.
-pub(super) fn reply(redis: &Redis, said: Vec<Answer>) -> Result<RedisReply, Fault> {
+pub(super) fn reply(redis: &RedisCall, said: Vec<StubAnswer>) -> Result<RedisReply, CallError> {
     let mut said = said.into_iter();
     match &redis.action {
         RedisAction::Pipeline { .. } => {
-            let values: Result<Vec<RedisValue>, Fault> = said
+            let values: Result<Vec<RedisValue>, CallError> = said
                 .map(|said| match said {
                     Ok(value) => Ok(value_of(value)),
-                    Err(fault) if fault.kind == FaultKind::Refused => {
+                    Err(fault) if fault.kind == CallErrorKind::Refused => {
                         let words = fault.words.trim_start_matches("redis: ");
                         Ok(RedisValue::Error(words.to_owned()))
                     }
@@ -96,21 +96,21 @@ fn value_of(value: Plain) -> RedisValue {
 
 /// Subscriptions of all applications.
 #[derive(Default)]
-pub(super) struct Subscriptions(Vec<Subscription>);
+pub(super) struct Subscriptions(Vec<MockSubscription>);
 
-struct Subscription {
+struct MockSubscription {
     /// As long as the application holds its end.
     number: Weak<u64>,
     names: Vec<Vec<u8>>,
     are_patterns: bool,
-    queue: VecDeque<Message>,
+    queue: VecDeque<RedisMessage>,
 }
 
 impl Subscriptions {
     /// A new one, by a number that no other has.
     pub(super) fn add(&mut self, number: u64, names: &[Vec<u8>], are_patterns: bool) -> Lease {
         let number = Arc::new(number);
-        self.0.push(Subscription {
+        self.0.push(MockSubscription {
             number: Arc::downgrade(&number),
             names: names.to_vec(),
             are_patterns,
@@ -136,7 +136,7 @@ impl Subscriptions {
                 };
                 if is_its && one.queue.len() < QUEUE_MAX {
                     count += 1;
-                    one.queue.push_back(Message {
+                    one.queue.push_back(RedisMessage {
                         channel: channel.to_vec(),
                         pattern: one.are_patterns.then(|| name.clone()),
                         data: data.to_vec(),
@@ -148,8 +148,9 @@ impl Subscriptions {
     }
 
     /// The next message of one.
-    pub(super) fn receive(&mut self, number: u64) -> Option<Message> {
-        let is_it = |one: &&mut Subscription| one.number.upgrade().is_some_and(|n| *n == number);
+    pub(super) fn receive(&mut self, number: u64) -> Option<RedisMessage> {
+        let is_it =
+            |one: &&mut MockSubscription| one.number.upgrade().is_some_and(|n| *n == number);
         self.0.iter_mut().find(is_it)?.queue.pop_front()
     }
 }

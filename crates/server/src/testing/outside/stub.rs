@@ -1,11 +1,11 @@
 //! Canned answers: what they are of, and what they say.
 
-use veche_calls::{Fault, FaultKind};
+use veche_calls::{CallError, CallErrorKind};
 use veche_script::Plain;
 
 /// What something is asked of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum StubKind {
     Http,
     Resolve,
     Mysql,
@@ -15,8 +15,8 @@ pub(super) enum Kind {
 
 /// One thing that is asked.
 #[derive(Clone, Debug)]
-pub(super) struct Question {
-    pub(super) kind: Kind,
+pub(super) struct StubCall {
+    pub(super) kind: StubKind,
     /// Of HTTP; empty otherwise.
     pub(super) method: String,
     /// An address, a host, a statement, or a command with its arguments.
@@ -26,11 +26,11 @@ pub(super) struct Question {
 }
 
 /// What a stub says: a value, of which a reply is made, or that there is none.
-pub(super) type Answer = Result<Plain, Fault>;
+pub(super) type StubAnswer = Result<Plain, CallError>;
 
 /// See the module's text.
 pub(super) struct Stub {
-    kind: Kind,
+    kind: StubKind,
     /// Of HTTP; `*` is any.
     method: String,
     /// As a question's; a `*` at its end is any end.
@@ -40,12 +40,12 @@ pub(super) struct Stub {
 
 pub(super) enum Says {
     /// Always that.
-    Always(Answer),
+    Always(StubAnswer),
     /// What the test's function says.
     Asks,
 }
 
-impl Kind {
+impl StubKind {
     /// By the name that scripts have for it.
     fn of(name: &[u8]) -> Option<Self> {
         Some(match name {
@@ -71,7 +71,7 @@ impl Kind {
 impl Stub {
     /// As a test has it.
     pub(super) fn read(question: &Plain) -> Result<Self, String> {
-        let kind = Kind::of(question.get("kind").bytes()).ok_or("no such kind of stub")?;
+        let kind = StubKind::of(question.get("kind").bytes()).ok_or("no such kind of stub")?;
         let says = match question.get("runs").is_true() {
             true => Says::Asks,
             false => Says::Always(answer(kind, question)),
@@ -85,7 +85,7 @@ impl Stub {
         })
     }
 
-    pub(super) fn is_of(&self, question: &Question) -> bool {
+    pub(super) fn is_of(&self, question: &StubCall) -> bool {
         let target = &question.target;
         let is_target = match self.target.strip_suffix('*') {
             Some(beginning) => target.starts_with(beginning),
@@ -102,15 +102,17 @@ impl Stub {
             Some(address) => address.split(']').next(),
             None => authority.split(':').next(),
         };
-        self.kind == Kind::WebSocket
+        self.kind == StubKind::WebSocket
             && own.is_some_and(|own| own == host || own.ends_with('*') || own.is_empty())
     }
 }
 
 /// What a test says, at once or by a function.
-pub(super) fn answer(kind: Kind, said: &Plain) -> Answer {
+pub(super) fn answer(kind: StubKind, said: &Plain) -> StubAnswer {
     let fails = said.get("fails").text();
-    let fault = FaultKind::ALL.into_iter().find(|kind| kind.name() == fails);
+    let fault = CallErrorKind::ALL
+        .into_iter()
+        .find(|kind| kind.name() == fails);
     match fault {
         None => Ok(said.get("answer").clone()),
         Some(fault) => {
@@ -118,21 +120,21 @@ pub(super) fn answer(kind: Kind, said: &Plain) -> Answer {
                 Plain::Nil => format!("{fails}, as the test has it"),
                 words => words.text(),
             };
-            Err(Fault::new(fault, format!("{}{words}", kind.prefix())))
+            Err(CallError::new(fault, format!("{}{words}", kind.prefix())))
         }
     }
 }
 
 /// A target in the one way of several in which it is compared.
-pub(super) fn canonical(kind: Kind, target: &str) -> String {
+pub(super) fn canonical(kind: StubKind, target: &str) -> String {
     match kind {
-        Kind::Mysql => squeezed(target),
-        Kind::Redis => {
+        StubKind::Mysql => squeezed(target),
+        StubKind::Redis => {
             let (name, rest) = target.split_at(target.find(' ').unwrap_or(target.len()));
             name.to_uppercase() + rest
         }
-        Kind::WebSocket => canonical_url(target),
-        Kind::Http | Kind::Resolve => target.to_owned(),
+        StubKind::WebSocket => canonical_url(target),
+        StubKind::Http | StubKind::Resolve => target.to_owned(),
     }
 }
 
@@ -172,17 +174,17 @@ mod tests {
     fn targets_are_compared_in_one_way() {
         for (kind, target, same) in [
             (
-                Kind::Mysql,
+                StubKind::Mysql,
                 " select a\n\t from b  where c = ? ",
                 "select a from b where c = ?",
             ),
-            (Kind::Mysql, "insert  into *", "insert into *"),
-            (Kind::Redis, "get Key a", "GET Key a"),
-            (Kind::Redis, "*", "*"),
-            (Kind::WebSocket, "wss://Host:443", "wss://host/"),
-            (Kind::WebSocket, "ws://host:80?a=b", "ws://host/?a=b"),
-            (Kind::WebSocket, "ws://host:443/A*", "ws://host:443/A*"),
-            (Kind::WebSocket, "wss://*", "wss://*"),
+            (StubKind::Mysql, "insert  into *", "insert into *"),
+            (StubKind::Redis, "get Key a", "GET Key a"),
+            (StubKind::Redis, "*", "*"),
+            (StubKind::WebSocket, "wss://Host:443", "wss://host/"),
+            (StubKind::WebSocket, "ws://host:80?a=b", "ws://host/?a=b"),
+            (StubKind::WebSocket, "ws://host:443/A*", "ws://host:443/A*"),
+            (StubKind::WebSocket, "wss://*", "wss://*"),
         ] {
             assert_eq!(canonical(kind, target), same, "{target}");
         }

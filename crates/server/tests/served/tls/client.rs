@@ -13,7 +13,8 @@ use rustls::{
     SupportedProtocolVersion,
 };
 use veche_proto::websocket::{
-    Codecs, Decoder, Event, Limits, MessageKind, Role, encode_close, encode_message, handshake,
+    Codecs, Decoder, FrameEvent, MessageKind, MessageLimits, Role, encode_close, encode_message,
+    handshake,
 };
 
 use super::certificates::Authority;
@@ -21,7 +22,7 @@ use crate::support::SOON;
 
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const MASK: Option<[u8; 4]> = Some([1, 2, 3, 4]);
-const LIMITS: Limits = Limits {
+const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 16 << 20,
     fragments_max: 1 << 20,
     inflate_ratio_max: 0,
@@ -159,8 +160,8 @@ impl Client {
                 let (taken, event) =
                     decoded.map_err(|error| io::Error::other(format!("{error:?}")))?;
                 let heard = match event {
-                    Some(Event::Message { data, .. }) => Some(data.to_vec()),
-                    Some(Event::Close { code, .. }) => {
+                    Some(FrameEvent::Message { data, .. }) => Some(data.to_vec()),
+                    Some(FrameEvent::Close { code, .. }) => {
                         return Err(io::Error::other(format!("closed with {code:?}")));
                     }
                     _ => None,

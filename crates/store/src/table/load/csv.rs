@@ -2,18 +2,18 @@
 
 use std::io::Read;
 
-use super::fault::{Fault, Sink};
-use super::pack::Pack;
+use super::fault::{LoadFault, Sink};
+use super::row_batch::RowBatch;
 use super::value;
-use crate::table::job::Place;
+use crate::table::job::FilePosition;
 use crate::table::schema::Schema;
 
 /// What is read at a time, in bytes.
 const BLOCK: usize = 256 << 10;
 
-fn fault(error: &csv::Error) -> Fault {
+fn fault(error: &csv::Error) -> LoadFault {
     let line = |position: &Option<csv::Position>| {
-        Place::Line(position.as_ref().map_or(1, csv::Position::line))
+        FilePosition::Line(position.as_ref().map_or(1, csv::Position::line))
     };
     match error.kind() {
         csv::ErrorKind::UnequalLengths {
@@ -22,9 +22,9 @@ fn fault(error: &csv::Error) -> Fault {
             len,
         } => {
             let why = format!("it has {len} fields, the first line {expected_len}");
-            Fault::Text(line(pos), why)
+            LoadFault::Text(line(pos), why)
         }
-        _ => Fault::Read(error.to_string()),
+        _ => LoadFault::Read(error.to_string()),
     }
 }
 
@@ -32,9 +32,9 @@ fn fault(error: &csv::Error) -> Fault {
 pub(super) fn file(
     reader: Box<dyn Read + '_>,
     schema: &Schema,
-    pack: &mut Pack,
+    pack: &mut RowBatch,
     sink: &mut Sink<'_>,
-) -> Result<(), Fault> {
+) -> Result<(), LoadFault> {
     let mut reader = csv::ReaderBuilder::new()
         .has_headers(false)
         .buffer_capacity(BLOCK)
@@ -47,7 +47,7 @@ pub(super) fn file(
         .map_err(|error| fault(&error))?
     {
         let line = record.position().map_or(1, csv::Position::line);
-        let wrong = |why: String| Fault::Text(Place::Line(line), why);
+        let wrong = |why: String| LoadFault::Text(FilePosition::Line(line), why);
         let Some(order) = &order else {
             order = Some(columns(schema, &record).map_err(wrong)?);
             continue;
@@ -59,15 +59,15 @@ pub(super) fn file(
                 .map_err(|error| wrong(error.to_string()))?;
         }
         value::fill(schema, pack).map_err(|error| wrong(error.to_string()))?;
-        pack.end(Place::Line(line));
+        pack.end(FilePosition::Line(line));
         if pack.is_full() {
             sink(pack)?;
         }
     }
     match order {
         Some(_) => Ok(()),
-        None => Err(Fault::Text(
-            Place::Line(1),
+        None => Err(LoadFault::Text(
+            FilePosition::Line(1),
             "it is empty: a line with the names of the columns expected".to_owned(),
         )),
     }

@@ -1,23 +1,23 @@
 //! What can be wrong with a file of rows, and where its rows go.
 
-use super::pack::Pack;
+use super::row_batch::RowBatch;
 use crate::table::error::TableError;
-use crate::table::job::{JobError, Place};
+use crate::table::job::{FilePosition, JobError};
 
 /// What is wrong with a file.
 #[derive(Debug)]
-pub(in super::super) enum Fault {
+pub(in super::super) enum LoadFault {
     /// It can't be read.
     Read(String),
     /// What stands there is refused.
-    Text(Place, String),
+    Text(FilePosition, String),
     /// The table refuses a row.
-    Put(Place, TableError),
+    Put(FilePosition, TableError),
     /// It is not about the file.
     Job(JobError),
 }
 
-impl Fault {
+impl LoadFault {
     pub(super) fn of(self, file: &str) -> JobError {
         let file = file.to_owned();
         match self {
@@ -36,4 +36,4 @@ impl Fault {
 }
 
 /// What takes rows, and leaves the pack empty.
-pub(super) type Sink<'a> = dyn FnMut(&mut Pack) -> Result<(), Fault> + 'a;
+pub(super) type Sink<'a> = dyn FnMut(&mut RowBatch) -> Result<(), LoadFault> + 'a;

@@ -1,10 +1,10 @@
 //! JSON files: a list of objects, or one object with such a list; and lines with an object each.
 
-use super::fault::{Fault, Sink};
+use super::fault::{LoadFault, Sink};
 use super::object::{Cursor, Objects, Stop, is_space};
-use super::pack::Pack;
+use super::row_batch::RowBatch;
 use super::window::Window;
-use crate::table::job::Place;
+use crate::table::job::FilePosition;
 use crate::table::schema::Schema;
 
 /// How deep may be what is passed over beside the list.
@@ -17,8 +17,8 @@ pub(super) struct Reader<'a, 'b> {
     rows: u64,
 }
 
-fn bad<T>(at: u64, why: impl Into<String>) -> Result<T, Fault> {
-    Err(Fault::Text(Place::Byte(at), why.into()))
+fn bad<T>(at: u64, why: impl Into<String>) -> Result<T, LoadFault> {
+    Err(LoadFault::Text(FilePosition::Byte(at), why.into()))
 }
 
 impl<'a, 'b> Reader<'a, 'b> {
@@ -32,14 +32,14 @@ impl<'a, 'b> Reader<'a, 'b> {
     }
 
     /// The byte behind spaces, which has to be there.
-    fn next(&mut self) -> Result<u8, Fault> {
+    fn next(&mut self) -> Result<u8, LoadFault> {
         match self.window.skip(is_space)? {
             Some(byte) => Ok(byte),
             None => bad(self.window.offset(), "it ends too early"),
         }
     }
 
-    fn nothing_follows(&mut self) -> Result<(), Fault> {
+    fn nothing_follows(&mut self) -> Result<(), LoadFault> {
         match self.window.skip(is_space)? {
             None => Ok(()),
             Some(_) => bad(self.window.offset(), "something follows the end"),
@@ -47,7 +47,11 @@ impl<'a, 'b> Reader<'a, 'b> {
     }
 
     /// A whole file.
-    pub(super) fn file(&mut self, pack: &mut Pack, sink: &mut Sink<'_>) -> Result<(), Fault> {
+    pub(super) fn file(
+        &mut self,
+        pack: &mut RowBatch,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), LoadFault> {
         self.window.skip_mark()?;
         match self.next()? {
             b'[' => {
@@ -64,7 +68,7 @@ impl<'a, 'b> Reader<'a, 'b> {
     }
 
     /// The fields of the object around the list.
-    fn fields(&mut self, pack: &mut Pack, sink: &mut Sink<'_>) -> Result<(), Fault> {
+    fn fields(&mut self, pack: &mut RowBatch, sink: &mut Sink<'_>) -> Result<(), LoadFault> {
         let begin = self.window.offset();
         let mut found: Option<String> = None;
         let mut is_first = true;
@@ -116,7 +120,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    fn name(&mut self) -> Result<String, Fault> {
+    fn name(&mut self) -> Result<String, LoadFault> {
         loop {
             let mut cursor = Cursor::new(self.window.rest());
             let at = self.window.offset();
@@ -139,7 +143,7 @@ impl<'a, 'b> Reader<'a, 'b> {
     }
 
     /// Passes over a value that nobody asks for; of it brackets and strings are looked at.
-    fn pass(&mut self) -> Result<(), Fault> {
+    fn pass(&mut self) -> Result<(), LoadFault> {
         let mut open: Vec<u8> = Vec::new();
         loop {
             let byte = self.next()?;
@@ -179,7 +183,7 @@ impl<'a, 'b> Reader<'a, 'b> {
     }
 
     /// The objects of a list, behind its bracket.
-    fn elements(&mut self, pack: &mut Pack, sink: &mut Sink<'_>) -> Result<(), Fault> {
+    fn elements(&mut self, pack: &mut RowBatch, sink: &mut Sink<'_>) -> Result<(), LoadFault> {
         if self.next()? == b']' {
             self.window.take(1);
             return Ok(());
@@ -201,34 +205,41 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    fn object(&mut self, pack: &mut Pack) -> Result<(), Fault> {
+    fn object(&mut self, pack: &mut RowBatch) -> Result<(), LoadFault> {
         loop {
             let row = self.rows + 1;
             let at = self.window.offset();
             match self.objects.read(self.window.rest(), pack) {
                 Ok(len) => {
-                    pack.end(Place::Row(row, at));
+                    pack.end(FilePosition::Row(row, at));
                     self.window.take(len);
                     self.rows = row;
                     return Ok(());
                 }
                 Err(Stop::More) => {
                     if !self.window.more()? {
-                        return Err(Fault::Text(
-                            Place::Row(row, at),
+                        return Err(LoadFault::Text(
+                            FilePosition::Row(row, at),
                             "it ends too early".to_owned(),
                         ));
                     }
                 }
                 Err(Stop::Bad(place, why)) => {
-                    return Err(Fault::Text(Place::Row(row, at + place as u64), why));
+                    return Err(LoadFault::Text(
+                        FilePosition::Row(row, at + place as u64),
+                        why,
+                    ));
                 }
             }
         }
     }
 
     /// Objects, one on each line; empty lines are passed over.
-    pub(super) fn lines(&mut self, pack: &mut Pack, sink: &mut Sink<'_>) -> Result<(), Fault> {
+    pub(super) fn lines(
+        &mut self,
+        pack: &mut RowBatch,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), LoadFault> {
         self.window.skip_mark()?;
         let mut line = 0;
         let mut looked = 0;
@@ -253,7 +264,7 @@ impl<'a, 'b> Reader<'a, 'b> {
             line += 1;
             let text = &self.window.rest()[..len];
             if !text.trim_ascii().is_empty() {
-                let wrong = |why: String| Fault::Text(Place::Line(line), why);
+                let wrong = |why: String| LoadFault::Text(FilePosition::Line(line), why);
                 let read = match self.objects.read(text, pack) {
                     Ok(read) => read,
                     Err(Stop::More) => return Err(wrong("it ends too early".to_owned())),
@@ -262,7 +273,7 @@ impl<'a, 'b> Reader<'a, 'b> {
                 if !text[read..].trim_ascii().is_empty() {
                     return Err(wrong("something follows the object".to_owned()));
                 }
-                pack.end(Place::Line(line));
+                pack.end(FilePosition::Line(line));
             }
             self.window.take(taken);
             if pack.is_full() {

@@ -8,7 +8,7 @@ mod csv;
 mod fault;
 mod json;
 mod object;
-pub(super) mod pack;
+pub(super) mod row_batch;
 mod source;
 mod value;
 mod window;
@@ -21,12 +21,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::Table;
-use super::bulk::Filler;
-use super::change::Put;
+use super::bulk::BulkLoader;
+use super::change::PutMode;
 use super::job::{self, Clocks, Job, JobError};
-use fault::Fault;
-use pack::Pack;
-use source::Source;
+use fault::LoadFault;
+use row_batch::RowBatch;
+use source::LoadSource;
 use window::Window;
 
 /// Most threads that read at a time.
@@ -34,7 +34,7 @@ const THREADS_MAX: usize = 8;
 
 /// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum LoadFormat {
     /// A list of objects, or an object with one.
     Json,
     /// An object on each line.
@@ -43,7 +43,7 @@ pub enum Format {
     Csv,
 }
 
-impl Format {
+impl LoadFormat {
     /// How files end that have it, unless their names are told.
     fn endings(self) -> &'static [&'static str] {
         match self {
@@ -70,7 +70,7 @@ pub enum Conflict {
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
     /// How it is written.
-    pub format: Format,
+    pub format: LoadFormat,
     /// Which files of a folder or an archive, a pattern with `*` and `?`; by the ending unless told.
     pub files: Option<String>,
     /// JSON: the field that has the list; the only one that is a list unless told.
@@ -82,7 +82,7 @@ pub struct LoadOptions {
 impl LoadOptions {
     /// Of that format, the rest as it is unless told.
     #[must_use]
-    pub fn new(format: Format) -> Self {
+    pub fn new(format: LoadFormat) -> Self {
         Self {
             format,
             files: None,
@@ -108,8 +108,9 @@ impl Table {
     ) -> Arc<Job> {
         let table = Arc::clone(self);
         job::start(move |job| {
-            let source = Source::look(&path, options.format, options.files.as_deref(), job)?;
-            let filler = Filler::new(&table, options.how(), clocks)?;
+            let source =
+                LoadSource::find_files(&path, options.format, options.files.as_deref(), job)?;
+            let filler = BulkLoader::new(&table, options.put_mode(), clocks)?;
             table.load_files(&source, &options, &filler, job)?;
             filler.finish(job)?;
             Ok(job.progress().rows)
@@ -128,8 +129,8 @@ impl Table {
         clocks: Clocks,
     ) -> Result<u64, JobError> {
         let job = Job::default();
-        let filler = Filler::new(self, options.how(), clocks)?;
-        let mut desk = Desk::new(self);
+        let filler = BulkLoader::new(self, options.put_mode(), clocks)?;
+        let mut desk = LoadBuffers::new(self);
         self.load_file(Box::new(reader), options, &filler, &job, &mut desk)
             .map_err(|fault| fault.of(name))?;
         filler.finish(&job)?;
@@ -138,9 +139,9 @@ impl Table {
 
     fn load_files(
         &self,
-        source: &Source,
+        source: &LoadSource,
         options: &LoadOptions,
-        filler: &Filler<'_>,
+        filler: &BulkLoader<'_>,
         job: &Job,
     ) -> Result<(), JobError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -148,7 +149,7 @@ impl Table {
         let next = AtomicUsize::new(0);
         let first: Mutex<Option<JobError>> = Mutex::new(None);
         let work = || {
-            let mut desk = Desk::new(self);
+            let mut desk = LoadBuffers::new(self);
             let mut archive = None;
             while first.lock().is_none() {
                 let place = next.fetch_add(1, Ordering::Relaxed);
@@ -183,28 +184,28 @@ impl Table {
         &self,
         reader: Box<dyn Read + '_>,
         options: &LoadOptions,
-        filler: &Filler<'_>,
+        filler: &BulkLoader<'_>,
         job: &Job,
-        desk: &mut Desk,
-    ) -> Result<(), Fault> {
-        let Desk { pack, bytes } = desk;
+        desk: &mut LoadBuffers,
+    ) -> Result<(), LoadFault> {
+        let LoadBuffers { pack, bytes } = desk;
         pack.clear();
-        let mut sink = |pack: &mut Pack| {
-            job.check().map_err(Fault::Job)?;
+        let mut sink = |pack: &mut RowBatch| {
+            job.check().map_err(LoadFault::Job)?;
             let put = filler.put(pack);
-            let put = put.map_err(|(row, error)| Fault::Put(pack.place(row), error))?;
+            let put = put.map_err(|(row, error)| LoadFault::Put(pack.place(row), error))?;
             job.add_rows(put);
             pack.clear();
             Ok(())
         };
         match options.format {
-            Format::Csv => csv::file(reader, &self.schema, pack, &mut sink)?,
+            LoadFormat::Csv => csv::file(reader, &self.schema, pack, &mut sink)?,
             format => {
                 let window = Window::new(reader, std::mem::take(bytes));
                 let list = options.list.as_deref();
                 let mut reader = json::Reader::new(window, &self.schema, list);
                 match format {
-                    Format::Ndjson => reader.lines(pack, &mut sink)?,
+                    LoadFormat::Ndjson => reader.lines(pack, &mut sink)?,
                     _ => reader.file(pack, &mut sink)?,
                 }
                 *bytes = reader.window.into_bytes();
@@ -218,25 +219,25 @@ impl Table {
 }
 
 impl LoadOptions {
-    fn how(&self) -> Put {
+    fn put_mode(&self) -> PutMode {
         match self.conflict {
-            Conflict::Error => Put::Insert,
-            Conflict::Replace => Put::Upsert,
-            Conflict::Skip => Put::Add,
+            Conflict::Error => PutMode::Insert,
+            Conflict::Replace => PutMode::Upsert,
+            Conflict::Skip => PutMode::Add,
         }
     }
 }
 
 /// What a thread reads with, file after file.
-struct Desk {
-    pack: Pack,
+struct LoadBuffers {
+    pack: RowBatch,
     bytes: Vec<u8>,
 }
 
-impl Desk {
+impl LoadBuffers {
     fn new(table: &Table) -> Self {
         Self {
-            pack: Pack::new(table.schema.visible().len()),
+            pack: RowBatch::new(table.schema.visible().len()),
             bytes: Vec::new(),
         }
     }

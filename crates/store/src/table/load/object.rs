@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 
-use super::pack::Pack;
+use super::row_batch::RowBatch;
 use super::value;
-use crate::table::cell::Given;
+use crate::table::cell::InputValue;
 use crate::table::schema::{Column, Schema};
 
 /// Why an object was not read.
@@ -159,7 +159,11 @@ impl<'a> Cursor<'a> {
             .ok_or_else(lone)
     }
 
-    fn word(&mut self, word: &'static [u8], given: Given<'static>) -> Result<Given<'a>, Stop> {
+    fn word(
+        &mut self,
+        word: &'static [u8],
+        given: InputValue<'static>,
+    ) -> Result<InputValue<'a>, Stop> {
         let rest = &self.text[self.at..];
         if rest.starts_with(word) {
             self.at += word.len();
@@ -182,7 +186,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn number(&mut self) -> Result<Given<'a>, Stop> {
+    fn number(&mut self) -> Result<InputValue<'a>, Stop> {
         let start = self.at;
         if self.peek()? == b'-' {
             self.at += 1;
@@ -220,7 +224,7 @@ impl<'a> Objects<'a> {
     }
 
     /// Reads an object from its first brace on into a row that it begins; the length.
-    pub(super) fn read(&mut self, text: &[u8], pack: &mut Pack) -> Result<usize, Stop> {
+    pub(super) fn read(&mut self, text: &[u8], pack: &mut RowBatch) -> Result<usize, Stop> {
         let mut cursor = Cursor::new(text);
         pack.begin();
         if cursor.skip()? != b'{' {
@@ -254,7 +258,7 @@ impl<'a> Objects<'a> {
         &mut self,
         field: usize,
         cursor: &mut Cursor<'_>,
-        pack: &mut Pack,
+        pack: &mut RowBatch,
     ) -> Result<(), Stop> {
         cursor.skip()?;
         let begin = cursor.at;
@@ -291,14 +295,14 @@ impl<'a> Objects<'a> {
         let given = match first {
             b'"' => {
                 text = cursor.string()?;
-                Given::Text(&text)
+                InputValue::Text(&text)
             }
             b'-' | b'0'..=b'9' => cursor.number()?,
-            b't' => cursor.word(b"true", Given::Bool(true))?,
-            b'f' => cursor.word(b"false", Given::Bool(false))?,
-            b'n' => cursor.word(b"null", Given::Null)?,
-            b'[' => Given::Other("list"),
-            b'{' => Given::Other("object"),
+            b't' => cursor.word(b"true", InputValue::Bool(true))?,
+            b'f' => cursor.word(b"false", InputValue::Bool(false))?,
+            b'n' => cursor.word(b"null", InputValue::Null)?,
+            b'[' => InputValue::Other("list"),
+            b'{' => InputValue::Other("object"),
             _ => return cursor.bad("a value expected"),
         };
         value::set(column, place, given, pack).map_err(|error| Stop::Bad(start, error.to_string()))

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 use zip::ZipArchive;
 
-use super::Format;
+use super::LoadFormat;
 use crate::table::job::{Job, JobError};
 
 /// What of an archive or a compressed file is read at a time, in bytes.
@@ -16,7 +16,7 @@ const BLOCK: usize = 64 << 10;
 
 /// Files, in the order of their names.
 #[derive(Debug)]
-pub(super) enum Source {
+pub(super) enum LoadSource {
     /// By themselves.
     Files(Vec<PathBuf>),
     /// Members of an archive, by their places in it.
@@ -26,10 +26,10 @@ pub(super) enum Source {
 /// An archive as one thread reads it.
 pub(super) type Archive = ZipArchive<BufReader<File>>;
 
-impl Source {
-    pub(super) fn look(
+impl LoadSource {
+    pub(super) fn find_files(
         path: &Path,
-        format: Format,
+        format: LoadFormat,
         pattern: Option<&str>,
         job: &Job,
     ) -> Result<Self, JobError> {
@@ -58,7 +58,7 @@ impl Source {
 
     fn folder(
         path: &Path,
-        format: Format,
+        format: LoadFormat,
         pattern: Option<&str>,
         job: &Job,
     ) -> Result<Self, JobError> {
@@ -67,7 +67,7 @@ impl Source {
         for entry in fs::read_dir(path).map_err(fault)? {
             let entry = entry.map_err(fault)?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            if !is_meant(&name, format, pattern) {
+            if !is_selected(&name, format, pattern) {
                 continue;
             }
             // What a link points to counts.
@@ -85,7 +85,7 @@ impl Source {
 
     fn archive(
         path: &Path,
-        format: Format,
+        format: LoadFormat,
         pattern: Option<&str>,
         job: &Job,
     ) -> Result<Self, JobError> {
@@ -101,7 +101,7 @@ impl Source {
                 .map_err(|error| JobError::file(&shown, error))?
                 .into_owned();
             let last = name.rsplit('/').next().unwrap_or_default();
-            let is_meant = is_meant(last, format, pattern)
+            let is_meant = is_selected(last, format, pattern)
                 || pattern.is_some_and(|pattern| is_match(pattern.as_bytes(), name.as_bytes()));
             if member.is_file() && is_meant {
                 job.add_total(member.size());
@@ -150,7 +150,7 @@ impl Source {
                 (Box::new(member), name.clone())
             }
         };
-        let counted = Counted { reader, job };
+        let counted = CountingReader { reader, job };
         let is_packed = name.to_ascii_lowercase().ends_with(".gz");
         Ok(match is_packed {
             true => Box::new(MultiGzDecoder::new(BufReader::with_capacity(
@@ -169,12 +169,12 @@ fn open_archive(path: &Path) -> Result<Archive, JobError> {
 }
 
 /// Counts what is read, and ends where the job is to.
-struct Counted<'a> {
+struct CountingReader<'a> {
     reader: Box<dyn Read + 'a>,
     job: &'a Job,
 }
 
-impl Read for Counted<'_> {
+impl Read for CountingReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.job.check().map_err(io::Error::other)?;
         let count = self.reader.read(into)?;
@@ -183,7 +183,7 @@ impl Read for Counted<'_> {
     }
 }
 
-fn is_meant(name: &str, format: Format, pattern: Option<&str>) -> bool {
+fn is_selected(name: &str, format: LoadFormat, pattern: Option<&str>) -> bool {
     match pattern {
         Some(pattern) => is_match(pattern.as_bytes(), name.as_bytes()),
         None => {

@@ -3,8 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::pack::Pack;
-use crate::table::cell::{Cell, Given};
+use super::row_batch::RowBatch;
+use crate::table::cell::{Cell, InputValue};
 use crate::table::error::TableError;
 use crate::table::schema::{Column, Schema, Type};
 
@@ -14,7 +14,7 @@ const DIGITS_FEW: usize = 18;
 const DIGITS_MANY: usize = 38;
 
 /// A number that is written as JSON has them.
-pub(super) fn number<'a>(text: &[u8], is_whole: bool) -> Given<'a> {
+pub(super) fn number<'a>(text: &[u8], is_whole: bool) -> InputValue<'a> {
     let (is_negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),
@@ -23,16 +23,16 @@ pub(super) fn number<'a>(text: &[u8], is_whole: bool) -> Given<'a> {
         let value = digits
             .iter()
             .fold(0_i64, |value, digit| value * 10 + i64::from(digit - b'0'));
-        return Given::Whole(if is_negative { -value } else { value }.into());
+        return InputValue::Whole(if is_negative { -value } else { value }.into());
     }
     let text = std::str::from_utf8(text).unwrap_or_default();
     if is_whole
         && digits.len() <= DIGITS_MANY
         && let Ok(value) = text.parse()
     {
-        return Given::Whole(value);
+        return InputValue::Whole(value);
     }
-    Given::Number(text.parse().unwrap_or(f64::NAN))
+    InputValue::Number(text.parse().unwrap_or(f64::NAN))
 }
 
 /// Puts a value into the row that was begun.
@@ -40,24 +40,24 @@ pub(super) fn number<'a>(text: &[u8], is_whole: bool) -> Given<'a> {
 pub(super) fn set(
     column: &Column,
     place: usize,
-    given: Given<'_>,
-    pack: &mut Pack,
+    given: InputValue<'_>,
+    pack: &mut RowBatch,
 ) -> Result<(), TableError> {
     // What most values are, without the detour.
-    if let (Type::Unsigned(bits), Given::Whole(value)) = (&column.kind, given)
+    if let (Type::Unsigned(bits), InputValue::Whole(value)) = (&column.kind, given)
         && value >= 0
         && value >> bits == 0
     {
         pack.set(place, Cell::Bits(value as u64));
         return Ok(());
     }
-    if let (Type::Bytes(_), Given::Text(text)) = (&column.kind, given) {
+    if let (Type::Bytes(_), InputValue::Text(text)) = (&column.kind, given) {
         let bytes = STANDARD.decode(text).map_err(|_| TableError::Value {
             column: column.name.clone(),
             value: given.to_string(),
             why: "Base64 expected".to_owned(),
         })?;
-        pack.set(place, column.cell(Given::Text(&bytes))?);
+        pack.set(place, column.cell(InputValue::Text(&bytes))?);
         return Ok(());
     }
     pack.set(place, column.cell(given)?);
@@ -65,10 +65,10 @@ pub(super) fn set(
 }
 
 /// Fills the row that was begun with what it lacks, if it may.
-pub(super) fn fill(schema: &Schema, pack: &Pack) -> Result<(), TableError> {
+pub(super) fn fill(schema: &Schema, pack: &RowBatch) -> Result<(), TableError> {
     for (place, column) in schema.visible().iter().enumerate() {
         if !pack.is_set(place) {
-            column.cell(Given::Null)?;
+            column.cell(InputValue::Null)?;
         }
     }
     Ok(())
@@ -79,28 +79,28 @@ pub(super) fn set_field(
     column: &Column,
     place: usize,
     field: &[u8],
-    pack: &mut Pack,
+    pack: &mut RowBatch,
 ) -> Result<(), TableError> {
     if field.is_empty() && (column.is_nullable || !column.kind.is_text()) {
-        return set(column, place, Given::Null, pack);
+        return set(column, place, InputValue::Null, pack);
     }
     let trimmed = field.trim_ascii();
     let float = || std::str::from_utf8(trimmed).ok()?.parse().ok();
     let given = match &column.kind {
         Type::Bool => match trimmed {
-            b"true" | b"1" => Given::Bool(true),
-            b"false" | b"0" => Given::Bool(false),
-            _ => Given::Text(field),
+            b"true" | b"1" => InputValue::Bool(true),
+            b"false" | b"0" => InputValue::Bool(false),
+            _ => InputValue::Text(field),
         },
         Type::Unsigned(_) | Type::Signed(_) => {
             let digits = trimmed.strip_prefix(b"-").unwrap_or(trimmed);
             match !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) {
                 true => number(trimmed, true),
-                false => float().map_or(Given::Text(field), Given::Number),
+                false => float().map_or(InputValue::Text(field), InputValue::Number),
             }
         }
-        Type::F32 | Type::F64 => float().map_or(Given::Text(field), Given::Number),
-        Type::String(_) | Type::Bytes(_) | Type::Enum(_) => Given::Text(field),
+        Type::F32 | Type::F64 => float().map_or(InputValue::Text(field), InputValue::Number),
+        Type::String(_) | Type::Bytes(_) | Type::Enum(_) => InputValue::Text(field),
     };
     set(column, place, given, pack)
 }

@@ -2,8 +2,8 @@
 
 use std::io::Read;
 
-use super::fault::Fault;
-use crate::table::job::Place;
+use super::fault::LoadFault;
+use crate::table::job::FilePosition;
 
 /// What is read at a time, in bytes.
 const BLOCK: usize = 256 << 10;
@@ -59,7 +59,7 @@ impl<'a> Window<'a> {
     }
 
     /// Reads more of the file behind what is here; false if there is no more.
-    pub(super) fn more(&mut self) -> Result<bool, Fault> {
+    pub(super) fn more(&mut self) -> Result<bool, LoadFault> {
         if self.is_ended {
             return Ok(false);
         }
@@ -71,7 +71,7 @@ impl<'a> Window<'a> {
         if self.to == self.bytes.len() {
             if self.to >= PIECE_MAX {
                 let why = format!("an object or a line has at most {PIECE_MAX} bytes");
-                return Err(Fault::Text(Place::Byte(self.offset()), why));
+                return Err(LoadFault::Text(FilePosition::Byte(self.offset()), why));
             }
             self.bytes.resize(self.to * 2, 0);
         }
@@ -86,13 +86,16 @@ impl<'a> Window<'a> {
                     return Ok(true);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Fault::Read(error.to_string())),
+                Err(error) => return Err(LoadFault::Read(error.to_string())),
             }
         }
     }
 
     /// Skips what `is_skipped`; the byte behind it, which is not taken.
-    pub(super) fn skip(&mut self, is_skipped: impl Fn(u8) -> bool) -> Result<Option<u8>, Fault> {
+    pub(super) fn skip(
+        &mut self,
+        is_skipped: impl Fn(u8) -> bool,
+    ) -> Result<Option<u8>, LoadFault> {
         loop {
             let rest = self.rest();
             match rest.iter().position(|byte| !is_skipped(*byte)) {
@@ -113,7 +116,7 @@ impl<'a> Window<'a> {
     }
 
     /// Skips the mark that some editors put before UTF-8.
-    pub(super) fn skip_mark(&mut self) -> Result<(), Fault> {
+    pub(super) fn skip_mark(&mut self) -> Result<(), LoadFault> {
         while self.rest().len() < 3 && self.more()? {}
         if self.rest().starts_with(b"\xef\xbb\xbf") {
             self.take(3);

@@ -3,24 +3,24 @@
 use std::borrow::Cow;
 
 use veche_centrifuge as wire;
-use veche_centrifuge::{Data, Encoding, Filter};
-use veche_hub::{ClientInfo, Info, PayloadKind, PayloadRef, Position};
+use veche_centrifuge::{Encoding, PublicationData, TagsFilter};
+use veche_hub::{ClientInfo, PayloadKind, PayloadRef, Position, PublicationInfo};
 
-use crate::outbox::Selector;
+use crate::outbox::PublicationFilter;
 
 /// As what a payload goes to clients. Bytes that are JSON go as JSON: publishers that have no other way to send some encode
 /// it as base64.
-pub(crate) fn data(payload: PayloadRef<'_>) -> Data<'_> {
+pub(crate) fn data(payload: PayloadRef<'_>) -> PublicationData<'_> {
     match (payload.kind, str::from_utf8(payload.bytes)) {
-        (PayloadKind::Json, Ok(json)) => Data::Json(json),
-        (PayloadKind::Text, Ok(text)) => Data::Text(text),
-        _ => Data::of_bytes(payload.bytes),
+        (PayloadKind::Json, Ok(json)) => PublicationData::Json(json),
+        (PayloadKind::Text, Ok(text)) => PublicationData::Text(text),
+        _ => PublicationData::of_bytes(payload.bytes),
     }
 }
 
 /// Whether a delta from or to this payload can be sent in this encoding: JSON clients have base64 of binary data.
 pub(crate) fn has_deltas(payload: PayloadRef<'_>, encoding: Encoding) -> bool {
-    encoding == Encoding::Protobuf || !matches!(data(payload), Data::Binary(_))
+    encoding == Encoding::Protobuf || !matches!(data(payload), PublicationData::Binary(_))
 }
 
 /// The JSON string that clients of JSON get of a text, for those of Protobuf too: bytes don't say what they are, and
@@ -43,10 +43,10 @@ pub(crate) fn whole(payload: PayloadRef<'_>) -> Cow<'_, [u8]> {
 }
 
 /// As what a delta goes to clients: as text, if it is some. Deltas between texts are.
-pub(crate) fn patch(bytes: &[u8]) -> Data<'_> {
+pub(crate) fn patch(bytes: &[u8]) -> PublicationData<'_> {
     match str::from_utf8(bytes) {
-        Ok(text) => Data::Text(text),
-        Err(_) => Data::Binary(bytes),
+        Ok(text) => PublicationData::Text(text),
+        Err(_) => PublicationData::Binary(bytes),
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn client(info: &ClientInfo) -> wire::ClientInfo<'_> {
 const CHANNEL_TAG: &str = "channel";
 
 /// The tags of what was published, lent.
-pub(crate) fn tags(info: Option<&Info>) -> Vec<(&str, &str)> {
+pub(crate) fn tags(info: Option<&PublicationInfo>) -> Vec<(&str, &str)> {
     let tags = info.map_or(&[][..], |info| &info.tags);
     let mut tags: Vec<_> = tags.iter().map(|(name, tag)| (&**name, &**tag)).collect();
     if let Some(channel) = info.and_then(|info| info.channel.as_deref())
@@ -83,9 +83,9 @@ pub(crate) fn tags(info: Option<&Info>) -> Vec<(&str, &str)> {
 }
 
 /// It sees the tags that clients see.
-impl Selector for Filter {
-    fn selects(&self, info: Option<&Info>) -> bool {
-        self.passes(|name| {
+impl PublicationFilter for TagsFilter {
+    fn selects(&self, info: Option<&PublicationInfo>) -> bool {
+        self.matches(|name| {
             let info = info?;
             let found = info.tags.iter().find(|(one, _)| **one == *name);
             let channel = info.channel.as_deref().filter(|_| name == CHANNEL_TAG);
@@ -98,7 +98,7 @@ impl Selector for Filter {
 pub(crate) fn publication<'a>(
     payload: PayloadRef<'a>,
     position: Option<Position>,
-    info: Option<&'a Info>,
+    info: Option<&'a PublicationInfo>,
     tags: &'a [(&'a str, &'a str)],
 ) -> wire::Publication<'a> {
     wire::Publication {
@@ -118,13 +118,13 @@ mod tests {
 
     #[test]
     fn the_channel_is_a_tag_where_nothing_else_is_called_so() {
-        let info = |tags: &[(&str, &str)], channel: Option<&str>| Info {
+        let info = |tags: &[(&str, &str)], channel: Option<&str>| PublicationInfo {
             tags: tags
                 .iter()
                 .map(|(name, tag)| ((*name).into(), (*tag).into()))
                 .collect(),
             channel: channel.map(Into::into),
-            ..Info::default()
+            ..PublicationInfo::default()
         };
         let own = [("a", "1"), ("channel", "own")];
         for (info, expected) in [

@@ -1,29 +1,29 @@
 //! Publications as pushes: a format for each dialect, made once for all receivers.
 
-mod dialect;
+mod encoding;
 pub(super) mod forms;
 
 use bytes::Bytes;
-use veche_centrifuge::{Delta, Encoding, Publication, Push, PushBody, fossil_delta};
-use veche_hub::{Delivery, Event};
+use veche_centrifuge::{DeltaKind, Encoding, Publication, Push, PushBody, fossil_delta};
+use veche_hub::{Delivery, FeedEvent};
 use veche_proto::websocket::MessageKind;
 
-use crate::outbox::{Form, Patcher, PushFormat};
-pub(super) use dialect::{Dialect, kind};
+use crate::outbox::{MakeDelta, PushForm, PushFormat};
+pub(super) use encoding::{PushEncoding, kind};
 
-const JSON: Dialect = Dialect {
+const JSON: PushEncoding = PushEncoding {
     encoding: Encoding::Json,
     is_one_way: false,
 };
-const PROTOBUF: Dialect = Dialect {
+const PROTOBUF: PushEncoding = PushEncoding {
     encoding: Encoding::Protobuf,
     is_one_way: false,
 };
-const ONE_WAY_JSON: Dialect = Dialect {
+const ONE_WAY_JSON: PushEncoding = PushEncoding {
     is_one_way: true,
     ..JSON
 };
-const ONE_WAY_PROTOBUF: Dialect = Dialect {
+const ONE_WAY_PROTOBUF: PushEncoding = PushEncoding {
     is_one_way: true,
     ..PROTOBUF
 };
@@ -33,7 +33,7 @@ static JSON_FORMAT: PushFormat = PushFormat {
     kind: MessageKind::Text,
     is_single: false,
     separator: b"\n",
-    has_marks: false,
+    has_cursors: false,
     whole_is_plain: false,
     encode: |delivery, form, patch| push(JSON, form, patch, delivery),
     has_deltas: |payload| forms::has_deltas(payload, Encoding::Json),
@@ -53,7 +53,7 @@ static PROTOBUF_FORMAT: PushFormat = PushFormat {
 /// A page without an SDK gives each message to `JSON.parse`. Only who subscribes by himself can agree on deltas.
 static ONE_WAY_JSON_FORMAT: PushFormat = PushFormat {
     is_single: true,
-    has_marks: true,
+    has_cursors: true,
     whole_is_plain: true,
     encode: |delivery, form, patch| push(ONE_WAY_JSON, form, patch, delivery),
     deltas: None,
@@ -61,19 +61,19 @@ static ONE_WAY_JSON_FORMAT: PushFormat = PushFormat {
 };
 
 static ONE_WAY_PROTOBUF_FORMAT: PushFormat = PushFormat {
-    has_marks: true,
+    has_cursors: true,
     encode: |delivery, form, patch| push(ONE_WAY_PROTOBUF, form, patch, delivery),
     deltas: None,
     ..PROTOBUF_FORMAT
 };
 
-static FOSSIL: Patcher = Patcher(|delivery| {
+static FOSSIL: MakeDelta = MakeDelta(|delivery| {
     let new = forms::whole(delivery.payload);
     let previous = delivery.previous.map(forms::whole)?;
     fossil_delta(&previous, &new)
 });
 
-impl Dialect {
+impl PushEncoding {
     /// How pushes are written in it.
     pub(super) fn format(self) -> &'static PushFormat {
         match (self.encoding, self.is_one_way) {
@@ -85,24 +85,24 @@ impl Dialect {
     }
 }
 
-fn push(dialect: Dialect, form: Form, patch: &[u8], delivery: &Delivery<'_>) -> Bytes {
+fn push(dialect: PushEncoding, form: PushForm, patch: &[u8], delivery: &Delivery<'_>) -> Bytes {
     let tags = forms::tags(delivery.info);
     let quoted = forms::quoted(delivery.payload, dialect.encoding);
     let payload = quoted.as_deref().map_or(delivery.payload, forms::as_json);
     let client = delivery.info.and_then(|info| info.client.as_deref());
     let body = match (delivery.event, client) {
-        (Event::Joined, Some(client)) => PushBody::Join(forms::client(client)),
-        (Event::Left, Some(client)) => PushBody::Leave(forms::client(client)),
+        (FeedEvent::Joined, Some(client)) => PushBody::Join(forms::client(client)),
+        (FeedEvent::Left, Some(client)) => PushBody::Leave(forms::client(client)),
         _ => {
             let publication = forms::publication(payload, delivery.position, delivery.info, &tags);
             PushBody::Publication(match form {
-                Form::Plain => publication,
-                Form::Whole => Publication {
-                    delta: Delta::Whole,
+                PushForm::Plain => publication,
+                PushForm::Whole => Publication {
+                    delta: DeltaKind::Whole,
                     ..publication
                 },
-                Form::Patch => Publication {
-                    delta: Delta::Patch,
+                PushForm::Patch => Publication {
+                    delta: DeltaKind::Patch,
                     data: forms::patch(patch),
                     ..publication
                 },

@@ -1,0 +1,633 @@
+//! The applications of one worker: a VM each, and during a reload the one before it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use veche_calls::Reply;
+use veche_calls::channel::ChannelReply;
+use veche_frontends::app::{
+    AbandonReason, AppAnswer, AppBody, AppResponse, HandlerProgress, HandshakeDecision,
+    MaybeDeferred, RequestView,
+};
+use veche_frontends::{AppId, Apps, Context};
+use veche_hub::{ConnectionId, HubReply, SubscribeOutcome, Ticket};
+use veche_proto::http::Status;
+use veche_proto::websocket::{MessageKind, handshake};
+use veche_runtime::{Effects, Event, EventKind, Host, PositionRequest, Runtime, Token};
+
+use super::api_calls::{self, ApiCalls};
+use super::calls::{CallExecutor, CallQueue};
+use super::channel_query::outcome;
+use super::deferred_publishes::DeferredPublishes;
+use super::dial::DialAction;
+use super::events::EventQueue;
+use super::handover::ShutdownState;
+use super::hooks::{PendingHooks, update_hook_kinds};
+use super::notices::{NoticePublisher, Notices};
+use super::recorder::AppRecorder;
+use super::registry::{AppBundle, AppSet, HostedRuntime};
+use super::remote_sends::RemoteSends;
+use super::service::{Lifecycle, ServicePhase};
+use super::user_search::UserSearches;
+
+/// What log lines of scripts go by.
+pub(super) const LOG: &str = "veche::app";
+
+/// What a call says to a script whose publication or subscription the engine has not answered.
+const UNANSWERED: &str = "internal server error: it may have been done or not";
+
+/// While publications wait for credit, the next look is due so soon.
+const LOOK_AGAIN_MS: u64 = 1;
+
+/// The applications of one worker.
+pub struct AppHosts {
+    pub(super) worker: u16,
+    pub(super) workers: u16,
+    pub(super) apps: Vec<Option<RunningApp>>,
+    /// Effects in exchange for those of a call.
+    pub(super) spare: Effects,
+    pub(super) tickets: PendingSubscribes,
+    pub(super) held: DeferredPublishes,
+    /// What Centrifuge clients ask and has not been decided.
+    pub(super) questions: PendingHooks,
+    /// What has happened and an application is to be told.
+    pub(super) heard: EventQueue,
+    /// For the worker, who has the sockets.
+    pub(super) asked: Vec<DialAction>,
+    /// For the other workers.
+    pub(super) far: RemoteSends,
+    /// Connections that applications look for.
+    pub(super) finds: UserSearches,
+    /// Calls of the API that applications make.
+    pub(super) commands: ApiCalls,
+    /// What scripts ask of the world.
+    pub(super) calls: CallQueue,
+    /// Who waits for room to write more of a response.
+    pub(super) writers: HashMap<ConnectionId, Vec<Token>>,
+    /// Of a test, which reads there what the applications did.
+    pub(super) journal: Option<AppRecorder>,
+    /// The server ends: `stop` of the applications was called.
+    pub(super) is_stopping: bool,
+    /// Whether services may run.
+    pub(super) phase: ServicePhase,
+    /// Under `veche dev`, in one of the workers.
+    pub(super) notices: Option<NoticePublisher>,
+    /// What applications get of this worker.
+    host: Host,
+    now_ms: u64,
+}
+
+/// Wakes a worker's thread.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// One application.
+pub(super) struct RunningApp {
+    pub(super) volume: Arc<AppBundle>,
+    /// Runs its handlers.
+    pub(super) runtime: HostedRuntime,
+    /// Of a service.
+    pub(super) life: Option<Lifecycle>,
+    /// It is no more in the configuration.
+    pub(super) exit: Option<ShutdownState>,
+}
+
+/// What the hub's answers are for.
+///
+/// The hub does not answer a session that ends or unsubscribes before its subscription is registered, so whoever waits
+/// is found by session and told here.
+#[derive(Default)]
+pub(super) struct PendingSubscribes {
+    last: u32,
+    waiting: BTreeMap<(ConnectionId, u32), SubscribeWaiter>,
+}
+
+/// A wait for a subscription, or for what a channel's home says.
+pub(super) struct SubscribeWaiter {
+    pub(super) token: Token,
+    pub(super) channel: String,
+    /// Of a subscription whose place is wanted.
+    pub(super) place: Option<PositionRequest>,
+}
+
+impl SubscribeWaiter {
+    /// The session has joined the channel: its client is told, where its route tells positions, and then whoever waits, if
+    /// the place is wanted.
+    pub(super) fn joined(
+        &self,
+        session: ConnectionId,
+        joined: Option<&SubscribeOutcome>,
+        shared: &mut Context,
+    ) -> Option<veche_calls::CallOutcome> {
+        let is_back = self.place.is_some_and(|place| place.since.is_some());
+        let recovered = shared.send_subscribed(session, &self.channel, joined, is_back);
+        self.place?;
+        let position = joined.map(|joined| joined.position);
+        Some(Ok(Reply::Channel(ChannelReply::Joined {
+            position: position.map(|at| (at.epoch.to_string(), at.offset)),
+            recovered,
+        })))
+    }
+}
+
+impl PendingSubscribes {
+    /// A ticket whose answer goes to whoever waits with that token.
+    pub(super) fn issue(&mut self, session: ConnectionId, channel: &str, token: Token) -> Ticket {
+        self.last = self.last.wrapping_add(1);
+        let waiting = SubscribeWaiter {
+            token,
+            channel: channel.to_owned(),
+            place: None,
+        };
+        self.waiting.insert((session, self.last), waiting);
+        Ticket(self.last)
+    }
+
+    /// The same of a subscription whose place is wanted.
+    pub(super) fn issue_with_position(
+        &mut self,
+        session: ConnectionId,
+        channel: &str,
+        token: Token,
+        place: Option<PositionRequest>,
+    ) -> Ticket {
+        let ticket = self.issue(session, channel, token);
+        if let Some(waiting) = self.waiting.get_mut(&(session, ticket.0)) {
+            waiting.place = place;
+        }
+        ticket
+    }
+
+    pub(super) fn take(
+        &mut self,
+        session: ConnectionId,
+        ticket: Ticket,
+    ) -> Option<SubscribeWaiter> {
+        self.waiting.remove(&(session, ticket.0))
+    }
+
+    /// Those of a session, for one channel or for all, who will not be answered.
+    pub(super) fn drop_waiters(
+        &mut self,
+        session: ConnectionId,
+        channel: Option<&str>,
+    ) -> Vec<Token> {
+        let all = self.waiting.range((session, 0)..=(session, u32::MAX));
+        let over = all.filter(|(_, waiting)| channel.is_none_or(|name| name == waiting.channel));
+        let over: Vec<(ConnectionId, u32)> = over.map(|(key, _)| *key).collect();
+        let taken = over.iter().filter_map(|key| self.waiting.remove(key));
+        taken.map(|waiting| waiting.token).collect()
+    }
+}
+
+/// An answer to the request that is being handed over.
+pub(super) enum ImmediateAnswer {
+    Verdict(HandshakeDecision),
+    Response(AppResponse),
+}
+
+impl AppHosts {
+    /// To be called on the worker's own thread.
+    pub fn start(
+        worker: u16,
+        workers: u16,
+        shelf: &AppSet,
+        port: Box<dyn CallExecutor>,
+    ) -> Result<Self, String> {
+        let held = DeferredPublishes::default();
+        let host = Host {
+            refused: Rc::clone(held.refused()),
+            ..Host::default()
+        };
+        let mut here = Self {
+            worker,
+            workers,
+            apps: Vec::new(),
+            spare: Effects::default(),
+            tickets: PendingSubscribes::default(),
+            held,
+            questions: PendingHooks::default(),
+            heard: EventQueue::default(),
+            asked: Vec::new(),
+            far: RemoteSends::new(workers),
+            finds: UserSearches::default(),
+            commands: ApiCalls::default(),
+            calls: CallQueue::new(port),
+            writers: HashMap::new(),
+            journal: None,
+            is_stopping: false,
+            phase: ServicePhase::Open,
+            notices: None,
+            host,
+            now_ms: 0,
+        };
+        for volume in shelf.iter() {
+            let app = match volume {
+                Some(volume) if here.is_assigned(volume) => Some(here.load(volume)?),
+                _ => None,
+            };
+            here.apps.push(app);
+        }
+        Ok(here)
+    }
+
+    /// From now on what the applications log and publish is written down as well.
+    pub fn record_to(&mut self, journal: AppRecorder) {
+        self.journal = Some(journal);
+    }
+
+    /// What wakes this worker's thread.
+    pub fn set_waker(&mut self, wake: Wake) {
+        self.host.wake = Some(wake);
+        self.attach();
+    }
+
+    /// Sets how scripts learn whether the process is short of memory; they do not grow then.
+    pub fn set_is_short(&mut self, is_short: Rc<dyn Fn() -> bool>) {
+        self.host.is_short = Some(is_short);
+        self.attach();
+    }
+
+    fn attach(&mut self) {
+        for app in self.apps.iter_mut().flatten() {
+            app.runtime.attach(&self.host);
+        }
+    }
+
+    /// This worker tells the developer's pages what they should know.
+    pub fn set_notices(&mut self, notices: Arc<dyn Notices>) {
+        self.notices = Some(NoticePublisher::new(notices));
+    }
+
+    /// Whether this worker runs it: an instance of a service has one place.
+    pub(super) fn is_assigned(&self, volume: &AppBundle) -> bool {
+        let place = volume.slot.map(|seat| seat.worker(self.workers));
+        place.is_none_or(|place| place == self.worker)
+    }
+
+    pub(super) fn load(&self, volume: &Arc<AppBundle>) -> Result<RunningApp, String> {
+        let runtime = HostedRuntime::start(&volume.program, &self.host, self.worker);
+        let runtime = runtime.map_err(|error| volume.start_error(&error))?;
+        update_hook_kinds(&runtime, &volume.kinds);
+        Ok(RunningApp {
+            runtime,
+            volume: Arc::clone(volume),
+            life: volume.lifecycle(),
+            exit: None,
+        })
+    }
+
+    pub(super) fn app(&mut self, id: AppId) -> Option<&mut RunningApp> {
+        self.apps.get_mut(usize::from(id.0))?.as_mut()
+    }
+
+    /// Runs an application and carries out what it wants done.
+    pub(super) fn run<R>(
+        &mut self,
+        id: AppId,
+        current: Option<ConnectionId>,
+        shared: &mut Context,
+        call: impl FnOnce(&mut RunningApp, veche_types::Now) -> R,
+    ) -> (Option<R>, Option<ImmediateAnswer>) {
+        let now = shared.now;
+        let result = self.app(id).map(|app| call(app, now));
+        let direct = self.execute_effects(id, current, shared);
+        (result, direct)
+    }
+
+    fn has_event_handler(&self, app: AppId, kind: EventKind) -> bool {
+        let app = self.apps.get(usize::from(app.0)).and_then(Option::as_ref);
+        app.is_some_and(|app| app.runtime.handles(kind))
+    }
+
+    /// For the metrics.
+    fn update_gauges(&self, shared: &Context) {
+        let runtimes = || self.apps.iter().flatten().map(|app| &app.runtime);
+        let coroutines: usize = runtimes().map(Runtime::all_tasks).sum();
+        let bytes: usize = runtimes().map(Runtime::all_memory_bytes).sum();
+        shared.stats.app_coroutines.set(coroutines as u64);
+        shared.stats.app_memory_bytes.set(bytes as u64);
+        let apps = self.apps.iter().flatten();
+        let running = apps.filter(|app| app.is_running() && !self.is_idle(app));
+        shared.stats.services_running.set(running.count() as u64);
+    }
+
+    fn answer(
+        &mut self,
+        id: AppId,
+        session: ConnectionId,
+        ticket: Ticket,
+        answer: &HubReply,
+        shared: &mut Context,
+    ) {
+        let Some(waiting) = self.tickets.take(session, ticket) else {
+            return;
+        };
+        let token = waiting.token;
+        let answer = match answer {
+            HubReply::Subscribed(joined) => {
+                let joined = joined.as_deref();
+                if let Some(outcome) = waiting.joined(session, joined, shared) {
+                    self.run(id, None, shared, |app, now| {
+                        app.runtime.handle_outcome(token, outcome, now);
+                    });
+                    return;
+                }
+                veche_runtime::WaitResult::Done
+            }
+            HubReply::Published(published) => match published.receivers {
+                Some(handed) => veche_runtime::WaitResult::Number(handed.into()),
+                None => veche_runtime::WaitResult::Done,
+            },
+            HubReply::Failed => veche_runtime::WaitResult::Failed(UNANSWERED.to_owned()),
+            asked => {
+                if let Some(outcome) = outcome(asked) {
+                    self.run(id, None, shared, |app, now| {
+                        app.runtime.handle_outcome(token, outcome, now);
+                    });
+                }
+                return;
+            }
+        };
+        self.run(id, None, shared, |app, now| {
+            app.runtime.answer(token, &answer, now);
+        });
+    }
+}
+
+impl Apps for AppHosts {
+    fn has_handshake(&self, app: AppId) -> bool {
+        self.has_event_handler(app, EventKind::Handshake)
+    }
+
+    fn handshake(
+        &mut self,
+        app: AppId,
+        id: ConnectionId,
+        request: &RequestView<'_>,
+        shared: &mut Context,
+    ) -> MaybeDeferred<HandshakeDecision> {
+        let request = app_request(request);
+        let (_, direct) = self.run(app, Some(id), shared, |app, now| {
+            app.runtime
+                .handle_event(Event::Handshake { id, request }, now)
+        });
+        match direct {
+            Some(ImmediateAnswer::Verdict(verdict)) => MaybeDeferred::Ready(verdict),
+            _ => MaybeDeferred::Deferred,
+        }
+    }
+
+    fn opened(
+        &mut self,
+        app: AppId,
+        id: ConnectionId,
+        request: &RequestView<'_>,
+        shared: &mut Context,
+    ) -> HandlerProgress {
+        let request = app_request(request);
+        let (progress, _) = self.run(app, None, shared, |app, now| {
+            app.runtime.handle_event(Event::Open { id, request }, now)
+        });
+        self::progress(progress)
+    }
+
+    fn message(
+        &mut self,
+        app: AppId,
+        id: ConnectionId,
+        kind: MessageKind,
+        data: &[u8],
+        shared: &mut Context,
+    ) -> HandlerProgress {
+        let last = self.held.last_number();
+        let (progress, _) = self.run(app, None, shared, |app, now| {
+            app.runtime
+                .handle_event(Event::Message { id, kind, data }, now)
+        });
+        if self.held.last_number() != last && progress == Some(veche_runtime::HandlerProgress::Done)
+        {
+            // What was published can't be taken now: whoever goes on publishing waits.
+            self.held.pause_session(id);
+            return HandlerProgress::Suspended;
+        }
+        self::progress(progress)
+    }
+
+    fn drained(&mut self, app: AppId, id: ConnectionId, shared: &mut Context) {
+        self.run(app, None, shared, |app, now| {
+            app.runtime.handle_event(Event::Drain { id }, now)
+        });
+    }
+
+    fn answered(
+        &mut self,
+        app: AppId,
+        id: ConnectionId,
+        ticket: Ticket,
+        answer: HubReply,
+        shared: &mut Context,
+    ) {
+        match api_calls::number(id) {
+            Some(number) => self.api_call_answered(number, ticket, answer, shared),
+            None => self.answer(app, id, ticket, &answer, shared),
+        }
+    }
+
+    fn closed(
+        &mut self,
+        app: AppId,
+        id: ConnectionId,
+        code: u16,
+        reason: &str,
+        shared: &mut Context,
+    ) {
+        let given_up = self.tickets.drop_waiters(id, None);
+        self.run(app, None, shared, |app, now| {
+            app.runtime
+                .handle_event(Event::Close { id, code, reason }, now);
+            for token in given_up {
+                let closed = veche_runtime::WaitResult::Failed(veche_runtime::CLOSED.to_owned());
+                app.runtime.answer(token, &closed, now);
+            }
+        });
+    }
+
+    fn request(
+        &mut self,
+        app: AppId,
+        id: ConnectionId,
+        request: &RequestView<'_>,
+        shared: &mut Context,
+    ) -> MaybeDeferred<AppResponse> {
+        if !self.has_event_handler(app, EventKind::Request) {
+            return MaybeDeferred::Ready(only_websocket());
+        }
+        let request = app_request(request);
+        let (_, direct) = self.run(app, Some(id), shared, |app, now| {
+            app.runtime
+                .handle_event(Event::Request { id, request }, now)
+        });
+        match direct {
+            Some(ImmediateAnswer::Response(response)) => MaybeDeferred::Ready(response),
+            _ => MaybeDeferred::Deferred,
+        }
+    }
+
+    fn client_opened(
+        &mut self,
+        app: AppId,
+        token: u64,
+        id: ConnectionId,
+        protocol: Option<&str>,
+        shared: &mut Context,
+    ) -> Option<()> {
+        self.opened_client(app, token, id, protocol, shared)
+    }
+
+    fn client_failed(&mut self, app: AppId, token: u64, why: &str, shared: &mut Context) {
+        self.failed_client(app, token, why, shared);
+    }
+
+    fn written(&mut self, app: AppId, id: ConnectionId, shared: &mut Context) {
+        for token in self.writers.remove(&id).unwrap_or_default() {
+            self.run(app, None, shared, |app, now| {
+                app.runtime
+                    .answer(token, &veche_runtime::WaitResult::Done, now);
+            });
+        }
+    }
+
+    fn abandoned(
+        &mut self,
+        app: AppId,
+        id: ConnectionId,
+        why: AbandonReason,
+        shared: &mut Context,
+    ) {
+        let writers = self.writers.remove(&id).unwrap_or_default();
+        let given_up = self.tickets.drop_waiters(id, None);
+        self.run(app, None, shared, |app, now| {
+            let is_late = why == AbandonReason::TimedOut;
+            app.runtime.handle_event(Event::Gone { id, is_late }, now);
+            // Those who write or subscribe beside the handler.
+            for token in writers.into_iter().chain(given_up) {
+                let gone = veche_runtime::WaitResult::Failed(veche_runtime::GONE.to_owned());
+                app.runtime.answer(token, &gone, now);
+            }
+        });
+    }
+
+    fn turn(&mut self, shared: &mut Context) {
+        self.now_ms = shared.now.mono_ms;
+        self.publish_deferred(shared);
+        self.resume_api_calls(shared);
+        self.expire_hooks(shared);
+        self.deliver_call_outcomes(shared);
+        self.deliver_searches(shared);
+        for index in 0..self.apps.len() {
+            let id = AppId(index as u16);
+            if self.apps[index]
+                .as_ref()
+                .is_some_and(|app| self.is_idle(app))
+            {
+                continue;
+            }
+            let (retires, _) = self.run(id, None, shared, |app, now| {
+                app.runtime.turn(now);
+                app.runtime.has_older()
+            });
+            if retires == Some(true) {
+                self.retire(id, shared);
+                self.execute_effects(id, None, shared);
+            }
+            self.advance_service(id, shared);
+            self.replace_broken(id, shared);
+            self.continue_shutdown(id, shared);
+        }
+        self.end_services(shared);
+        self.deliver_events(shared);
+        self.publish_notices(shared);
+        self.calls.flush();
+        self.update_gauges(shared);
+    }
+
+    fn deadline_ms(&self) -> u64 {
+        if !self.asked.is_empty() || self.can_deliver_events() {
+            return 0;
+        }
+        let mut due = self.finds.due_ms().min(self.questions.due_ms());
+        if let Some(notices) = &self.notices {
+            due = due.min(notices.due_ms());
+        }
+        if let ServicePhase::Stopping { until_ms } = self.phase {
+            due = due.min(until_ms);
+        }
+        for app in self.apps.iter().flatten().filter(|app| !self.is_idle(app)) {
+            let life_due_ms = match self.phase {
+                ServicePhase::Open => app.lifecycle_due_ms(),
+                _ => u64::MAX,
+            };
+            let own = app.runtime.deadline_ms().min(life_due_ms);
+            due = due.min(own).min(app.shutdown_due_ms());
+        }
+        if self.calls.is_busy() {
+            return 0;
+        }
+        if self.held.is_empty() && self.far.is_empty() && !self.commands.has_waiting() {
+            due
+        } else {
+            due.min(self.now_ms + LOOK_AGAIN_MS)
+        }
+    }
+}
+
+/// What a plain request gets where the application has no handler for any (RFC 6455, section 4.4).
+fn only_websocket() -> AppResponse {
+    AppResponse {
+        status: Status::UPGRADE_REQUIRED,
+        headers: vec![
+            ("Content-Type".into(), "text/plain; charset=utf-8".into()),
+            ("Sec-WebSocket-Version".into(), handshake::VERSION.into()),
+        ],
+        body: AppBody::Bytes(b"this path speaks WebSocket\n".to_vec()),
+    }
+}
+
+/// An answer that did not come at once.
+pub(super) fn deliver_answer(to: ConnectionId, direct: ImmediateAnswer, shared: &mut Context) {
+    let answer = match direct {
+        ImmediateAnswer::Verdict(verdict) => AppAnswer::Handshake(verdict),
+        ImmediateAnswer::Response(response) => AppAnswer::Response(response),
+    };
+    shared.requests.app_answers.push_back((to, answer));
+}
+
+fn progress(progress: Option<veche_runtime::HandlerProgress>) -> HandlerProgress {
+    match progress {
+        Some(veche_runtime::HandlerProgress::Waits) => HandlerProgress::Suspended,
+        _ => HandlerProgress::Done,
+    }
+}
+
+/// A request as applications get it.
+fn app_request(request: &RequestView<'_>) -> Box<veche_runtime::Request> {
+    let head = request.head;
+    let mut copy =
+        veche_runtime::Request::new(head.method.as_str(), &head.path, head.query, request.peer);
+    for (name, value) in head.headers() {
+        if request.has_password && name.eq_ignore_ascii_case("authorization") {
+            continue;
+        }
+        // Bytes that are no UTF-8 can't be a string of much use.
+        copy.header(name, &String::from_utf8_lossy(value));
+    }
+    for (name, value) in request.params.iter() {
+        copy.param(name, &value);
+    }
+    if let Some(user) = request.user {
+        copy.set_user(user);
+    }
+    copy.body = request.body.to_vec();
+    Box::new(copy)
+}

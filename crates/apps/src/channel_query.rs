@@ -1,0 +1,134 @@
+//! What applications ask of channels: the hub is asked, and its answer goes to whoever waits.
+
+use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply, ChannelRequest};
+use veche_calls::{CallError, CallErrorKind, CallOutcome, Reply};
+use veche_frontends::{AppId, Context};
+use veche_hub::{
+    ChannelName, ChannelQuery, ClientInfo, ConnectionId, HistoryQuery, HubReply, PayloadKind,
+    Position, Publication, Since,
+};
+use veche_runtime::Token;
+
+use super::app_hosts::AppHosts;
+
+/// In place of a session where an application asks: no connection has that index.
+const ASKER: u32 = u32::MAX;
+
+/// Whose question it was, if no session has asked.
+pub(super) fn requesting_app(session: ConnectionId) -> Option<AppId> {
+    (session.index == ASKER).then_some(AppId(session.generation as u16))
+}
+
+impl AppHosts {
+    /// Asks the home of a channel.
+    pub(super) fn query_channel(
+        &mut self,
+        app: AppId,
+        token: Token,
+        channel: &str,
+        inquiry: ChannelRequest,
+        shared: &mut Context,
+    ) {
+        let session = ConnectionId {
+            index: ASKER,
+            generation: app.0.into(),
+        };
+        let asked = hub_query(inquiry).and_then(|question| {
+            let name = ChannelName::new(channel).map_err(|error| refused(&error.to_string()))?;
+            Ok((name, question))
+        });
+        let (name, question) = match asked {
+            Ok(asked) => asked,
+            Err(fault) => return self.finds.complete(app, token, Err(fault)),
+        };
+        let ticket = self.tickets.issue(session, channel, token);
+        let (hub, ports) = (&mut shared.hub, &mut shared.requests);
+        if let veche_hub::RequestOutcome::Done(answer) =
+            hub.query((session, ticket), name, question, ports)
+        {
+            self.tickets.take(session, ticket);
+            if let Some(outcome) = outcome(&answer) {
+                self.finds.complete(app, token, outcome);
+            }
+        }
+    }
+}
+
+fn hub_query(inquiry: ChannelRequest) -> Result<ChannelQuery, CallError> {
+    Ok(match inquiry {
+        ChannelRequest::History {
+            since,
+            limit,
+            is_reverse,
+        } => {
+            let since = since.map(|since| since.parse::<Position>()).transpose();
+            let since = since.map_err(|error| refused(&format!("since: {error}")))?;
+            ChannelQuery::History(HistoryQuery {
+                since: since.map(Since::from),
+                limit,
+                is_reverse,
+                ..HistoryQuery::default()
+            })
+        }
+        ChannelRequest::Presence => ChannelQuery::Presence,
+        ChannelRequest::PresenceStats => ChannelQuery::PresenceStats,
+        ChannelRequest::UserStatus => ChannelQuery::UserStatus,
+    })
+}
+
+/// What whoever waits gets; `None` where nobody asks for such an answer.
+pub(super) fn outcome(answer: &HubReply) -> Option<CallOutcome> {
+    let reply = match answer {
+        HubReply::History(Ok(page)) => ChannelReply::History {
+            publications: page.iter().map(|one| published(&one)).collect(),
+            position: page.position.to_string(),
+        },
+        HubReply::Presence(Ok(clients)) => {
+            ChannelReply::Presence(clients.iter().map(|one| member(one)).collect())
+        }
+        HubReply::PresenceStats(Ok(stats)) => ChannelReply::PresenceStats {
+            clients: stats.clients,
+            users: stats.users,
+        },
+        HubReply::UserStatus(status) => ChannelReply::UserStatus {
+            connections: status.connections,
+            last_seen_ms: status.last_seen_ms,
+        },
+        HubReply::History(Err(error)) => return Some(Err(refused(&error.to_string()))),
+        HubReply::Presence(Err(error)) | HubReply::PresenceStats(Err(error)) => {
+            return Some(Err(refused(&error.to_string())));
+        }
+        _ => return None,
+    };
+    Some(Ok(Reply::Channel(reply)))
+}
+
+fn refused(words: &str) -> CallError {
+    CallError::new(CallErrorKind::Refused, words)
+}
+
+fn published(publication: &Publication) -> ChannelPublication {
+    let info = publication.info.as_deref();
+    let tags = info.map_or(&[][..], |info| &info.tags);
+    ChannelPublication {
+        is_text: publication.payload.kind != PayloadKind::Binary,
+        data: publication.payload.bytes.to_vec(),
+        position: publication
+            .position
+            .map_or_else(String::new, |position| position.to_string()),
+        at_ms: publication.at_ms,
+        by: info.and_then(|info| info.client.as_deref()).map(member),
+        tags: tags
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect(),
+    }
+}
+
+fn member(client: &ClientInfo) -> ChannelMember {
+    ChannelMember {
+        user: client.user.to_string(),
+        client: client.client.to_string(),
+        info: client.conn_info.as_ref().map(|info| info.bytes.to_vec()),
+    }
+}

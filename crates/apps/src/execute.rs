@@ -1,0 +1,428 @@
+//! Carrying out what scripts want done.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use tracing::{debug, error, info, warn};
+use veche_calls::CallOutcome;
+use veche_frontends::access_log_buffer::SlowEventKind;
+use veche_frontends::app::{
+    AppAnswer, AppBody, AppFile, AppResponse, AppResponseHead, HandshakeDecision,
+};
+use veche_frontends::outbox::SendResult;
+use veche_frontends::worker_context::TokenRenewal;
+use veche_frontends::{AppId, Context};
+use veche_hub::{
+    self as hub, ChannelName, ConnectionId, Payload, PayloadKind, PayloadRef, SubscribeOptions,
+};
+use veche_proto::http::Status;
+use veche_proto::websocket::MessageKind;
+use veche_runtime::{
+    Effect, HandshakeReply, Level, LogContext, PositionRequest, Runtime, Token, WaitResult,
+};
+use veche_types::codes::CloseCode;
+
+use super::app_hosts::{AppHosts, ImmediateAnswer, LOG, deliver_answer};
+use super::recorder::RecordedEntry;
+
+/// What has come of a subscription.
+enum AppSubscribeResult {
+    Done,
+    /// Its place was wanted.
+    Place(CallOutcome),
+}
+
+impl AppHosts {
+    /// Carries out the effects of an application's call; an answer to `current` is given back.
+    pub(super) fn execute_effects(
+        &mut self,
+        id: AppId,
+        current: Option<ConnectionId>,
+        shared: &mut Context,
+    ) -> Option<ImmediateAnswer> {
+        let mut direct = None;
+        // What answers bring about within the loop comes in the next round.
+        loop {
+            let app = self.apps.get_mut(usize::from(id.0))?.as_mut()?;
+            if let Some(slow) = app.runtime.take_slow() {
+                let what = || format!("{}: {}", app.volume.name(), slow.handler);
+                let journal = &mut shared.requests.outboxes.access_log;
+                journal.record_duration(SlowEventKind::Handler, slow.ms, what);
+            }
+            if !app.runtime.has_effects() {
+                return direct;
+            }
+            let mut effects = std::mem::take(&mut self.spare);
+            app.runtime.take_effects(&mut effects);
+            let mut refused = Vec::new();
+            let mut joined = Vec::new();
+            let (list, bytes) = effects.drain();
+            for effect in list {
+                match effect {
+                    Effect::Send { to, kind, data } => {
+                        let outboxes = &mut shared.requests.outboxes;
+                        let sending = outboxes.send(to, kind, data.of(bytes));
+                        if sending == SendResult::Full
+                            && let Some(app) = self.app(id)
+                        {
+                            app.runtime.mark_full(to);
+                        }
+                    }
+                    Effect::Close { of, code, reason } => {
+                        shared.requests.disconnects.push((of, code, reason));
+                    }
+                    Effect::Subscribe {
+                        who,
+                        channel,
+                        place,
+                        token,
+                    } => match self.subscribe(who, &channel, place, token, shared) {
+                        Ok(settled) => joined.extend(settled.map(|settled| (token, settled))),
+                        Err(words) => refused.push((token, words)),
+                    },
+                    Effect::Renew {
+                        who,
+                        credential,
+                        token,
+                    } => shared.requests.renewals.push(TokenRenewal {
+                        session: who,
+                        credential: credential.0,
+                        app: id,
+                        ticket: token.0,
+                    }),
+                    Effect::Unsubscribe { who, channel } => {
+                        if let Ok(name) = ChannelName::new(&channel) {
+                            shared.hub.unsubscribe(who, name, &mut shared.requests);
+                        }
+                        let given_up = self.tickets.drop_waiters(who, Some(&channel));
+                        let words = || "unsubscribed meanwhile".to_owned();
+                        refused.extend(given_up.into_iter().map(|token| (token, words())));
+                    }
+                    Effect::Publish {
+                        channel,
+                        kind,
+                        is_json,
+                        data,
+                    } => {
+                        let kind = match (kind, is_json) {
+                            (MessageKind::Text, false) => PayloadKind::Text,
+                            (MessageKind::Text, true) => PayloadKind::Json,
+                            (MessageKind::Binary, _) => PayloadKind::Binary,
+                        };
+                        self.publish(channel, kind, data.of(bytes), shared);
+                    }
+                    Effect::Respond {
+                        to,
+                        status,
+                        headers,
+                        body,
+                    } => {
+                        let response = ImmediateAnswer::Response(AppResponse {
+                            status: Status(status),
+                            headers,
+                            body: AppBody::Bytes(body.of(bytes).to_vec()),
+                        });
+                        answer(current, to, response, &mut direct, shared);
+                    }
+                    Effect::RespondFile {
+                        to,
+                        status,
+                        headers,
+                        path,
+                    } => {
+                        let response = match self.file(id, path) {
+                            Some(file) => AppResponse {
+                                status: Status(status),
+                                headers,
+                                body: AppBody::File(file),
+                            },
+                            // A reload has taken the folder away meanwhile.
+                            None => AppResponse {
+                                status: Status::NOT_FOUND,
+                                headers: Vec::new(),
+                                body: AppBody::Bytes(b"not found\n".to_vec()),
+                            },
+                        };
+                        let response = ImmediateAnswer::Response(response);
+                        answer(current, to, response, &mut direct, shared);
+                    }
+                    Effect::Begin {
+                        to,
+                        status,
+                        headers,
+                    } => {
+                        let status = Status(status);
+                        let beginning = AppAnswer::Head(AppResponseHead { status, headers });
+                        shared.requests.app_answers.push_back((to, beginning));
+                    }
+                    Effect::Part { to, data, token } => {
+                        let asks = token.is_some();
+                        if let Some(token) = token {
+                            self.writers.entry(to).or_default().push(token);
+                        }
+                        let data = data.of(bytes).to_vec();
+                        let part = AppAnswer::Chunk { data, asks };
+                        shared.requests.app_answers.push_back((to, part));
+                    }
+                    Effect::End { to, is_whole } => {
+                        // Those who write beside the function that has ended.
+                        let late = self.writers.remove(&to).unwrap_or_default();
+                        let words = || veche_runtime::GONE.to_owned();
+                        refused.extend(late.into_iter().map(|token| (token, words())));
+                        let end = AppAnswer::End { is_whole };
+                        shared.requests.app_answers.push_back((to, end));
+                    }
+                    Effect::Handshake { of, reply } => {
+                        let verdict = ImmediateAnswer::Verdict(handshake_verdict(reply));
+                        answer(current, of, verdict, &mut direct, shared);
+                    }
+                    Effect::SendFar {
+                        worker,
+                        to,
+                        kind,
+                        data,
+                    } => {
+                        self.far.send(worker, id, to, kind, data.of(bytes));
+                    }
+                    Effect::CloseFar {
+                        worker,
+                        of,
+                        code,
+                        reason,
+                    } => self.far.close(worker, id, of, code, reason),
+                    Effect::Find { user, limit, token } => {
+                        self.find(id, token, user, limit, shared);
+                    }
+                    Effect::Inquire {
+                        channel,
+                        inquiry,
+                        token,
+                    } => self.query_channel(id, token, &channel, inquiry, shared),
+                    Effect::Command {
+                        method,
+                        body,
+                        token,
+                    } => self.command(id, token, method, body.of(bytes), shared),
+                    Effect::Call { call, token } => self.calls.submit(id, token, *call),
+                    Effect::CancelCall { token } => {
+                        self.finds.cancel(id, token);
+                        self.commands.cancel(id, token);
+                        self.calls.cancel(id, token);
+                    }
+                    Effect::Dial { token, dial } => self.dial(id, token, *dial),
+                    Effect::HangUp { token } => self.hang_up(id, token),
+                    Effect::Hook { number, response } => {
+                        self.hook_answered(number, response, shared)
+                    }
+                    Effect::Ready { of } => shared.app_ready.push(of),
+                    Effect::Failed { of } => {
+                        let (code, reason) = CloseCode::Failed.parts();
+                        let kick = (of, code, reason.to_owned());
+                        shared.requests.disconnects.push(kick);
+                    }
+                    Effect::Log { level, text, about } => {
+                        if level == Level::Error {
+                            shared.stats.app_errors.add(1);
+                            let app = self.app_name(id);
+                            shared.process.script_failed(app, &text);
+                        }
+                        self.log(id, level, &text, about.as_deref());
+                    }
+                }
+            }
+            effects.clear();
+            self.spare = effects;
+            for (token, words) in refused {
+                let words = WaitResult::Failed(words);
+                if let Some(Some(app)) = self.apps.get_mut(usize::from(id.0)) {
+                    app.runtime.answer(token, &words, shared.now);
+                }
+            }
+            for (token, settled) in joined {
+                if let Some(Some(app)) = self.apps.get_mut(usize::from(id.0)) {
+                    match settled {
+                        AppSubscribeResult::Done => {
+                            app.runtime.answer(token, &WaitResult::Done, shared.now)
+                        }
+                        AppSubscribeResult::Place(outcome) => {
+                            app.runtime.handle_outcome(token, outcome, shared.now)
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn file(&self, id: AppId, relative: String) -> Option<AppFile> {
+        let app = self.apps.get(usize::from(id.0))?.as_ref()?;
+        let root = app.volume.files.clone()?;
+        Some(AppFile { root, relative })
+    }
+
+    /// Returns what has come of it, where that is told at once.
+    fn subscribe(
+        &mut self,
+        who: ConnectionId,
+        channel: &str,
+        place: Option<PositionRequest>,
+        token: Token,
+        shared: &mut Context,
+    ) -> Result<Option<AppSubscribeResult>, String> {
+        let name = ChannelName::new(channel).map_err(|error| error.to_string())?;
+        let since = place.and_then(|place| place.since);
+        let tells = shared.requests.outboxes.sends_positions(who);
+        if since.is_some() && !tells {
+            let why = "since: this route tells its clients no positions (positions = true)";
+            return Err(why.to_owned());
+        }
+        let ticket = self.tickets.issue_with_position(who, channel, token, place);
+        let joining = SubscribeOptions {
+            since: since.map(|since| Arc::from([since])),
+            client: shared.member(who, name),
+            ..SubscribeOptions::default()
+        };
+        let (hub, ports) = (&mut shared.hub, &mut shared.requests);
+        let answers = ports.answers.len();
+        let result = hub.subscribe(who, name, ticket, &joining, ports);
+        if let Err(error) = result {
+            self.tickets.take(who, ticket);
+            return Err(error.to_string());
+        }
+        // Answered within the call where the home is here: its client is told before it hears anything else.
+        if tells
+            && shared.requests.answers.len() > answers
+            && let Some((_, _, hub::HubReply::Subscribed(joined))) =
+                shared.requests.answers.pop_back()
+            && let Some(waiting) = self.tickets.take(who, ticket)
+        {
+            let outcome = waiting.joined(who, joined.as_deref(), shared);
+            return Ok(Some(
+                outcome.map_or(AppSubscribeResult::Done, AppSubscribeResult::Place),
+            ));
+        }
+        Ok(None)
+    }
+
+    pub(super) fn publish(
+        &mut self,
+        channel: String,
+        kind: PayloadKind,
+        data: &[u8],
+        shared: &mut Context,
+    ) {
+        if let Some(journal) = &self.journal {
+            let (channel, data) = (channel.clone(), data.to_vec());
+            let kind = match kind {
+                PayloadKind::Text | PayloadKind::Json => MessageKind::Text,
+                PayloadKind::Binary => MessageKind::Binary,
+            };
+            journal.write(RecordedEntry::Published {
+                channel,
+                kind,
+                data,
+            });
+        }
+        let payload = PayloadRef { kind, bytes: data };
+        // Behind those to the same channel that wait: its order is the publisher's.
+        if !self.held.has_queued(&channel) {
+            let Ok(name) = ChannelName::new(&channel) else {
+                return;
+            };
+            let (hub, ports) = (&mut shared.hub, &mut shared.requests);
+            if hub.publish(None, name, payload, None, ports).is_ok() {
+                return;
+            }
+        }
+        self.held.push(&channel, payload.to_payload());
+    }
+
+    /// Publishes what could not be before, as far as that can be now, and lets those go on who wait for that.
+    pub(super) fn publish_deferred(&mut self, shared: &mut Context) {
+        if self.held.is_empty() {
+            return;
+        }
+        let Context {
+            hub,
+            requests: ports,
+            ..
+        } = shared;
+        let hub = RefCell::new(hub);
+        let home = |channel: &str| {
+            let (name, hub) = (ChannelName::new(channel).ok()?, hub.borrow());
+            let home = hub.home_of(name);
+            (home != hub.worker()).then_some(home)
+        };
+        let take = |channel: &str, payload: &Payload| match ChannelName::new(channel) {
+            Ok(name) => {
+                let mut hub = hub.borrow_mut();
+                let result = hub.publish(None, name, payload.borrow(), None, ports);
+                result.is_ok()
+            }
+            // It was one when it was published.
+            Err(_) => true,
+        };
+        self.held.publish_ready(home, take);
+        self.held.take_resumed(&mut shared.app_ready);
+        self.deliver_deferred_decisions(shared);
+    }
+
+    pub(super) fn app_name(&self, id: AppId) -> &str {
+        let app = self.apps.get(usize::from(id.0)).and_then(Option::as_ref);
+        app.map_or("", |app| app.volume.name())
+    }
+
+    fn log(&self, id: AppId, level: Level, text: &str, about: Option<&LogContext>) {
+        if let Some(journal) = &self.journal {
+            let text = text.to_owned();
+            journal.write(RecordedEntry::Logged { level, text });
+        }
+        let (app, worker) = (self.app_name(id), self.worker);
+        let connection = about.map(|about| about.connection.as_str());
+        let user = about.and_then(|about| about.user.as_deref());
+        let method = about.map(|about| about.method.as_str());
+        let path = about.map(|about| about.path.as_str());
+        let text = text.replace('\t', "  ");
+        // A record each, with its traceback: the log escapes what could look like another line of it.
+        macro_rules! record {
+            ($level:ident) => {
+                $level!(target: LOG, app, worker, connection, user, method, path, "{text}")
+            };
+        }
+        match level {
+            Level::Debug => record!(debug),
+            Level::Info => record!(info),
+            Level::Warn => record!(warn),
+            Level::Error => record!(error),
+        }
+    }
+}
+
+/// An answer: given back if it is to the request that is being handed over, else handed in later.
+fn answer(
+    current: Option<ConnectionId>,
+    to: ConnectionId,
+    answer: ImmediateAnswer,
+    direct: &mut Option<ImmediateAnswer>,
+    shared: &mut Context,
+) {
+    if current == Some(to) && direct.is_none() {
+        *direct = Some(answer);
+    } else {
+        deliver_answer(to, answer, shared);
+    }
+}
+
+fn handshake_verdict(reply: HandshakeReply) -> HandshakeDecision {
+    match reply {
+        HandshakeReply::Accept { user, protocol } => HandshakeDecision::Accept { user, protocol },
+        HandshakeReply::Refuse {
+            status,
+            headers,
+            body,
+        } => HandshakeDecision::Refuse(AppResponse {
+            status: Status(status),
+            headers,
+            body: AppBody::Bytes(body),
+        }),
+    }
+}

@@ -1,0 +1,322 @@
+//! Questions of Centrifuge clients that applications decide on: from a session's question to a script's, and back.
+//!
+//! Each gets exactly one verdict: the script's; none of use where it fails, takes too long, or ends, and where too many
+//! wait already.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tracing::{error, warn};
+use veche_frontends::hooks::{
+    self, Encoding, HookGrant, HookKind, HookKinds, HookRequest, HookRequestId, HookSubscription,
+};
+use veche_frontends::hooks::{HookCaller, HookDecision};
+use veche_frontends::{AppId, Context};
+use veche_hub::{ConnectionId, Payload, PayloadKind};
+use veche_logging::LogThrottle;
+use veche_runtime::hooks::{AppHookCaller, AppHookRequest, Blob, Data, Hook, HookResponse};
+use veche_runtime::{Event, Runtime};
+
+use super::app_hosts::{AppHosts, LOG};
+
+/// Most questions of one kind that wait for one application of one worker: those of which many come at once, such as
+/// renewals and farewells, take no place from others.
+const WAITING_MAX: usize = 4096;
+
+/// So many are given up in one turn.
+const GIVEN_UP_MAX: usize = 256;
+
+/// Those of one worker.
+#[derive(Default)]
+pub(super) struct PendingHooks {
+    last: u64,
+    waiting: BTreeMap<u64, PendingHook>,
+    /// How many of them are whose, by application and kind.
+    counts: Vec<[usize; HookKind::ALL.len()]>,
+    /// When they are given up, in monotonic milliseconds, by number.
+    due: BTreeSet<(u64, u64)>,
+    /// Decisions that wait for what their handlers have published, which paces clients that make scripts publish.
+    held: Vec<DeferredDecision>,
+    warnings: LogThrottle,
+}
+
+/// A verdict that waits until the publications behind a number, up to another one, are with the hub.
+struct DeferredDecision {
+    behind: u64,
+    up_to: u64,
+    verdict: (ConnectionId, HookRequestId, HookDecision),
+}
+
+struct PendingHook {
+    app: AppId,
+    kind: HookKind,
+    session: ConnectionId,
+    id: HookRequestId,
+    due_ms: u64,
+    /// The last publication that had to wait when it was asked.
+    behind: u64,
+    /// Where its VM had not begun: newer code may be asked instead.
+    question: Option<Box<HookRequest>>,
+}
+
+impl PendingHooks {
+    /// When the next is to be given up; `u64::MAX` if none is.
+    pub(super) fn due_ms(&self) -> u64 {
+        self.due.first().map_or(u64::MAX, |(due_ms, _)| *due_ms)
+    }
+
+    fn take(&mut self, number: u64) -> Option<PendingHook> {
+        let waiting = self.waiting.remove(&number)?;
+        self.due.remove(&(waiting.due_ms, number));
+        *self.count(waiting.app, waiting.kind) -= 1;
+        Some(waiting)
+    }
+
+    /// What an application was asked before it had begun: newer code may be asked instead.
+    pub(super) fn unstarted(&self, app: AppId) -> impl Iterator<Item = (u64, AppHookRequest<'_>)> {
+        let own = self.waiting.iter().filter(move |(_, one)| one.app == app);
+        own.filter_map(|(number, one)| Some((*number, hook_request(one.question.as_deref()?))))
+    }
+
+    fn count(&mut self, AppId(app): AppId, kind: HookKind) -> &mut usize {
+        let place = usize::from(app);
+        if self.counts.len() <= place {
+            self.counts.resize(place + 1, [0; HookKind::ALL.len()]);
+        }
+        &mut self.counts[place][kind as usize]
+    }
+}
+
+impl AppHosts {
+    /// Has an application decide. The verdict is left in the ports, now or later, whatever happens.
+    pub(super) fn run_hook(
+        &mut self,
+        app: AppId,
+        timeout_ms: u64,
+        question: &HookRequest,
+        shared: &mut Context,
+    ) {
+        let (session, id) = (question.session, question.id);
+        let now_ms = shared.now.mono_ms;
+        let crowd = *self.questions.count(app, question.kind);
+        if crowd >= WAITING_MAX || self.app(app).is_none() {
+            if crowd >= WAITING_MAX && self.questions.warnings.is_due(now_ms) {
+                let app = self.app_name(app);
+                let kind = question.kind.name();
+                warn!(target: LOG, app, kind, "{crowd} questions of clients wait: more are not asked");
+            }
+            let verdicts = &mut shared.requests.hook_decisions;
+            return verdicts.push_back((session, id, HookDecision::Failed));
+        }
+        let is_starting = self.app(app).is_some_and(|app| app.runtime.is_starting());
+        self.questions.last += 1;
+        let number = self.questions.last;
+        let due_ms = match timeout_ms {
+            0 => u64::MAX,
+            timeout_ms => now_ms.saturating_add(timeout_ms),
+        };
+        let waiting = PendingHook {
+            app,
+            kind: question.kind,
+            session,
+            id,
+            due_ms,
+            behind: self.held.last_number(),
+            question: is_starting.then(|| Box::new(question.clone())),
+        };
+        self.questions.waiting.insert(number, waiting);
+        *self.questions.count(app, question.kind) += 1;
+        if due_ms != u64::MAX {
+            self.questions.due.insert((due_ms, number));
+        }
+        let asked = hook_request(question);
+        self.run(app, None, shared, |app, now| {
+            let request = &asked;
+            app.runtime
+                .handle_event(Event::Hook { number, request }, now);
+        });
+    }
+
+    /// Gives up what has taken too long.
+    pub(super) fn expire_hooks(&mut self, shared: &mut Context) {
+        let now_ms = shared.now.mono_ms;
+        // The others are due still, so the next turn comes at once.
+        for _ in 0..GIVEN_UP_MAX {
+            let Some(&(due_ms, number)) = self.questions.due.first() else {
+                return;
+            };
+            if due_ms > now_ms {
+                return;
+            }
+            self.questions.due.pop_first();
+            let Some(app) = self.questions.waiting.get(&number).map(|one| one.app) else {
+                continue;
+            };
+            self.run(app, None, shared, |app, now| {
+                app.runtime.handle_event(Event::HookGone { number }, now);
+            });
+            // Where no VM knows it any more it is over all the same.
+            self.hook_answered(number, HookResponse::Failed, shared);
+        }
+    }
+
+    /// An application has decided.
+    pub(super) fn hook_answered(
+        &mut self,
+        number: u64,
+        ruling: HookResponse,
+        shared: &mut Context,
+    ) {
+        let Some(PendingHook {
+            session,
+            id,
+            app,
+            behind,
+            ..
+        }) = self.questions.take(number)
+        else {
+            return;
+        };
+        let verdict = hook_decision(ruling).unwrap_or_else(|why| {
+            let app = self.app_name(app);
+            error!(target: LOG, app, "app.centrifuge: {why}");
+            HookDecision::Failed
+        });
+        let verdict = (session, id, verdict);
+        let up_to = self.held.last_number();
+        match self.held.are_published(behind, up_to) {
+            true => shared.requests.hook_decisions.push_back(verdict),
+            false => self.questions.held.push(DeferredDecision {
+                behind,
+                up_to,
+                verdict,
+            }),
+        }
+    }
+
+    /// A verdict follows what was published since its question was asked, once that is with the hub.
+    pub(super) fn deliver_deferred_decisions(&mut self, shared: &mut Context) {
+        let publications = &self.held;
+        let may_go =
+            |held: &mut DeferredDecision| publications.are_published(held.behind, held.up_to);
+        let released = self.questions.held.extract_if(.., may_go);
+        let verdicts = released.map(|held| held.verdict);
+        shared.requests.hook_decisions.extend(verdicts);
+    }
+}
+
+/// The application's code is in force from now on.
+pub(super) fn update_hook_kinds(runtime: &impl Runtime, kinds: &HookKinds) {
+    let hooks = Hook::ALL.into_iter();
+    let hooks = hooks.filter(|hook| runtime.decides_on(*hook));
+    kinds.set(hooks.map(|hook| match hook {
+        Hook::Connect => HookKind::Connect,
+        Hook::Refresh => HookKind::Refresh,
+        Hook::Subscribe => HookKind::Subscribe,
+        Hook::SubRefresh => HookKind::SubRefresh,
+        Hook::Publish => HookKind::Publish,
+        Hook::Rpc => HookKind::Rpc,
+        Hook::Message => HookKind::Message,
+        Hook::Disconnect => HookKind::Disconnect,
+    }));
+}
+
+/// A session's question as scripts know it.
+fn hook_request(question: &HookRequest) -> AppHookRequest<'_> {
+    let asker: &HookCaller = &question.caller;
+    let hook = match question.kind {
+        HookKind::Connect => Hook::Connect,
+        HookKind::Refresh => Hook::Refresh,
+        HookKind::Subscribe => Hook::Subscribe,
+        HookKind::SubRefresh => Hook::SubRefresh,
+        HookKind::Publish => Hook::Publish,
+        HookKind::Rpc => Hook::Rpc,
+        HookKind::Message => Hook::Message,
+        HookKind::Disconnect => Hook::Disconnect,
+    };
+    let meta = asker.meta.as_ref();
+    AppHookRequest {
+        hook,
+        caller: AppHookCaller {
+            id: &asker.client,
+            user: &question.user,
+            transport: asker.transport,
+            protocol: match asker.encoding {
+                Encoding::Json => "json",
+                Encoding::Protobuf => "protobuf",
+            },
+            name: &asker.name,
+            version: &asker.version,
+            remote: asker.address,
+            headers: &asker.headers,
+            meta: meta.map(|meta| &*meta.bytes),
+        },
+        subject: match (&question.disconnect, question.kind) {
+            (Some((_, reason)), _) => reason,
+            (None, HookKind::Rpc) => &question.method,
+            (None, _) => &question.channel,
+        },
+        code: question.disconnect.as_ref().map_or(0, |(code, _)| *code),
+        token: &question.token.0,
+        channels: &question.channels,
+        data: question.data.as_ref().map(data),
+    }
+}
+
+fn data(payload: &Payload) -> Data<'_> {
+    match (payload.kind, std::str::from_utf8(&payload.bytes)) {
+        (PayloadKind::Json, _) => Data::Json(&payload.bytes),
+        (PayloadKind::Text, Ok(text)) => Data::Text(text),
+        _ => Data::Binary(&payload.bytes),
+    }
+}
+
+/// What a script has decided, as sessions know it.
+fn hook_decision(ruling: HookResponse) -> Result<HookDecision, &'static str> {
+    Ok(match ruling {
+        HookResponse::Granted(granted) => {
+            let channels = granted.channels.into_iter().map(|given| {
+                Ok::<_, &'static str>(HookSubscription {
+                    channel: given.channel.into(),
+                    info: payload(given.info)?,
+                    data: payload(given.data)?,
+                    expires_at_s: given.expires_at_s,
+                })
+            });
+            HookDecision::Granted(Box::new(HookGrant {
+                user: granted.user.into(),
+                expires_at_s: granted.expires_at_s,
+                is_expired: granted.is_expired,
+                info: payload(granted.info)?,
+                data: payload(granted.data)?,
+                channels: channels.collect::<Result<_, _>>()?,
+                meta: payload(granted.meta)?,
+                skips_history: granted.skips_history,
+            }))
+        }
+        HookResponse::Error {
+            code,
+            message,
+            is_temporary,
+        } => HookDecision::Error {
+            code,
+            message: message.into(),
+            is_temporary,
+        },
+        HookResponse::Disconnect { code, reason } => HookDecision::Disconnect {
+            code,
+            reason: reason.into(),
+        },
+        HookResponse::Failed => HookDecision::Failed,
+    })
+}
+
+fn payload(blob: Option<Blob>) -> Result<Option<Payload>, &'static str> {
+    Ok(match blob {
+        None => None,
+        Some(Blob::Bytes(bytes)) => Some(hooks::bytes(bytes)),
+        Some(Blob::Json(text)) => {
+            let text = String::from_utf8(text).map_err(|_| "a result is not UTF-8")?;
+            Some(hooks::json(&text).ok_or("a result is nested too deep")?)
+        }
+    })
+}

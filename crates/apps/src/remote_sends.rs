@@ -1,0 +1,166 @@
+//! What scripts do with connections of other workers: it goes there by mail, and is carried out as if it came from here.
+
+use std::collections::VecDeque;
+
+use veche_frontends::outbox::SendResult;
+use veche_frontends::{AppId, Context};
+use veche_proto::websocket::MessageKind;
+use veche_runtime::Runtime;
+use veche_types::ConnectionId;
+
+use super::app_hosts::AppHosts;
+use super::user_search::{UserSearch, UserSearchResult};
+
+/// Bytes for one other worker that wait for its mail to be taken; beyond that messages are dropped.
+const WAITING_BYTES_MAX: usize = 32 << 20;
+
+/// A piece of mail takes no further order once it has so many bytes.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Bytes of an order beside its data.
+const ORDER_BYTES: usize = 64;
+
+/// What one worker has another one do, for one application.
+pub struct AppWorkerMessage {
+    pub(super) app: AppId,
+    orders: Vec<RemoteAction>,
+    bytes: usize,
+}
+
+pub(super) enum RemoteAction {
+    Send(ConnectionId, MessageKind, Vec<u8>),
+    Close(ConnectionId, u16, String),
+    /// A question of another worker, and the answer to one of ours.
+    Find(UserSearch),
+    Found(UserSearchResult),
+}
+
+/// Mail for the other workers.
+pub(super) struct RemoteSends {
+    /// By worker.
+    lanes: Box<[RemoteQueue]>,
+    /// Pieces in all of them.
+    pieces: usize,
+    is_dropping: bool,
+}
+
+#[derive(Default)]
+struct RemoteQueue {
+    mail: VecDeque<AppWorkerMessage>,
+    bytes: usize,
+}
+
+impl RemoteSends {
+    /// Among so many workers.
+    pub(super) fn new(workers: u16) -> Self {
+        Self {
+            lanes: (0..workers).map(|_| RemoteQueue::default()).collect(),
+            pieces: 0,
+            is_dropping: false,
+        }
+    }
+
+    pub(super) fn send(
+        &mut self,
+        worker: u16,
+        app: AppId,
+        to: ConnectionId,
+        kind: MessageKind,
+        data: &[u8],
+    ) {
+        let order = RemoteAction::Send(to, kind, data.to_vec());
+        self.enqueue(worker, app, order, data.len());
+    }
+
+    pub(super) fn close(
+        &mut self,
+        worker: u16,
+        app: AppId,
+        of: ConnectionId,
+        code: u16,
+        reason: String,
+    ) {
+        let bytes = reason.len();
+        self.enqueue(worker, app, RemoteAction::Close(of, code, reason), bytes);
+    }
+
+    pub(super) fn enqueue(&mut self, worker: u16, app: AppId, order: RemoteAction, bytes: usize) {
+        let bytes = bytes + ORDER_BYTES;
+        // Scripts may make up numbers.
+        let Some(lane) = self.lanes.get_mut(usize::from(worker)) else {
+            return;
+        };
+        if lane.bytes + bytes > WAITING_BYTES_MAX {
+            if !std::mem::replace(&mut self.is_dropping, true) {
+                tracing::warn!(
+                    target: "veche::apps::far",
+                    worker,
+                    "messages to connections of a worker that lags are dropped"
+                );
+            }
+            return;
+        }
+        lane.bytes += bytes;
+        match lane.mail.back_mut() {
+            Some(mail) if mail.app == app && mail.bytes < PIECE_BYTES => {
+                mail.orders.push(order);
+                mail.bytes += bytes;
+            }
+            _ => {
+                lane.mail.push_back(AppWorkerMessage {
+                    app,
+                    orders: vec![order],
+                    bytes,
+                });
+                self.pieces += 1;
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pieces == 0
+    }
+}
+
+impl AppHosts {
+    /// The next mail for a worker.
+    pub(super) fn next_app_message(&mut self, worker: usize) -> Option<AppWorkerMessage> {
+        let lane = self.far.lanes.get_mut(worker)?;
+        let mail = lane.mail.pop_front()?;
+        lane.bytes -= mail.bytes;
+        self.far.pieces -= 1;
+        if lane.mail.is_empty() {
+            self.far.is_dropping = false;
+        }
+        Some(mail)
+    }
+
+    /// Whether there is mail for another worker.
+    pub(super) fn has_app_messages(&self) -> bool {
+        !self.far.is_empty()
+    }
+
+    /// Mail of another worker.
+    pub(super) fn receive_app_message(&mut self, mail: AppWorkerMessage, shared: &mut Context) {
+        let id = mail.app;
+        for order in mail.orders {
+            match order {
+                RemoteAction::Send(to, kind, data) => {
+                    if let Some(app) = self.app(id)
+                        && app.runtime.is_open(to)
+                        && shared.requests.outboxes.send(to, kind, &data) == SendResult::Full
+                    {
+                        app.runtime.mark_full(to);
+                    }
+                }
+                RemoteAction::Close(of, code, reason) => {
+                    if self.app(id).is_some_and(|app| app.runtime.mark_closing(of)) {
+                        shared.requests.disconnects.push((of, code, reason));
+                    }
+                }
+                RemoteAction::Find(search) => self.search_local(id, search, shared),
+                RemoteAction::Found(finding) => self.search_answered(id, finding),
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Where a connection is among the workers of a process, and how its id is written.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Where a connection is, on any worker of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WorkerConnection {
+    /// Which worker.
+    pub worker: u16,
+    /// The connection's place there.
+    pub index: u32,
+    /// How often that was taken.
+    pub generation: u32,
+}
+
+impl fmt::Display for WorkerConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            worker,
+            index,
+            generation,
+        } = self;
+        write!(f, "{worker}.{index}.{generation}")
+    }
+}
+
+/// The text is no id of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerConnectionError;
+
+impl FromStr for WorkerConnection {
+    type Err = WorkerConnectionError;
+
+    /// Reads `worker.index.generation` in the one way in which it is written.
+    fn from_str(id: &str) -> Result<Self, WorkerConnectionError> {
+        let mut numbers = id.split('.');
+        let mut next = || numbers.next().ok_or(WorkerConnectionError);
+        let place = Self {
+            worker: next()?.parse().map_err(|_| WorkerConnectionError)?,
+            index: next()?.parse().map_err(|_| WorkerConnectionError)?,
+            generation: next()?.parse().map_err(|_| WorkerConnectionError)?,
+        };
+        match place.to_string() == id {
+            true => Ok(place),
+            false => Err(WorkerConnectionError),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_read_in_the_one_way_in_which_they_are_written() {
+        let place = WorkerConnection {
+            worker: 65_535,
+            index: 0,
+            generation: u32::MAX,
+        };
+        assert_eq!(place.to_string(), "65535.0.4294967295");
+        assert_eq!(place.to_string().parse(), Ok(place));
+        for bad in [
+            "",
+            "1",
+            "1.2",
+            "1.2.3.4",
+            "01.2.3",
+            "+1.2.3",
+            "65536.2.3",
+            "1.2.3 ",
+            "a.b.c",
+        ] {
+            assert_eq!(
+                bad.parse::<WorkerConnection>(),
+                Err(WorkerConnectionError),
+                "{bad:?}"
+            );
+        }
+    }
+}

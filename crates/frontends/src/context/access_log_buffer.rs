@@ -1,0 +1,628 @@
+//! What was done for clients, for an access log: an entry for each request and for each WebSocket session.
+//!
+//! A part of them is chosen when they begin, and only these cost anything: one small allocation while they last. An
+//! entry is complete when its request is answered or its session has ended; the worker takes it then
+//! ([`AccessLogBuffer::take_entries`]). Where it is written and how is not known here. **A query never comes into an entry**: that
+//! is where tokens travel.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use veche_hub::ConnectionId;
+use veche_proto::http::{Head, HttpVersion};
+use veche_types::Now;
+use veche_types::codes::CloseCode;
+
+use crate::context::route::Route;
+
+/// Longest text of each kind that is kept.
+const TEXT_BYTES_MAX: usize = 1 << 10;
+
+/// What is noted of slow things in a turn at most.
+const SLOW_MAX: usize = 64;
+
+/// The status of a request whose client left before it was answered; never sent.
+pub const CLIENT_LEFT: u16 = 499;
+
+/// Which requests and sessions get an entry.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AccessLogFilter {
+    /// The part of all, from 0 to 1.
+    pub sample_rate: f64,
+    /// Those of internal listeners too.
+    pub internal: bool,
+}
+
+/// A request that was answered, or a session that has ended.
+#[derive(Clone, Debug, Default)]
+pub struct AccessLogEntry {
+    /// Whose it was.
+    pub client: Option<IpAddr>,
+    /// Unix time of its end, in milliseconds.
+    pub ended_ms: u64,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+    /// As it was asked for, without a query; empty if no request could be read, as are the other texts then.
+    pub path: Box<str>,
+    /// Such as `GET`.
+    pub method: Box<str>,
+    /// The name that was asked for.
+    pub host: Box<str>,
+    /// `User-Agent`.
+    pub user_agent: Box<str>,
+    /// `Referer` without its query.
+    pub referer: Box<str>,
+    /// It was asked for by HTTP/1.0.
+    pub is_http10: bool,
+    /// The name of its user, if it has one.
+    pub user: Option<Box<str>>,
+    /// Where it led.
+    pub route: Option<Arc<Route>>,
+    /// 101 for a session, [`CLIENT_LEFT`] if there was no answer.
+    pub status: u16,
+    /// Bytes of the request, or of the payload of messages.
+    pub bytes_in: u64,
+    /// Bytes of the answer, or of the payload of messages.
+    pub bytes_out: u64,
+    /// Of a session.
+    pub session: Option<SessionSummary>,
+    /// Monotonic milliseconds.
+    began_ms: u64,
+    /// What lay in the outbox when it began, which is not its own.
+    before: u64,
+    /// What has left since.
+    left: u64,
+}
+
+/// Something that took long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowEvent {
+    /// What kind of thing it was.
+    pub kind: SlowEventKind,
+    /// Which one.
+    pub subject: Box<str>,
+    /// How long, in milliseconds.
+    pub duration_ms: u64,
+}
+
+/// Kinds of things that may take long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowEventKind {
+    /// A turn of the worker's loop: all its connections waited.
+    Turn,
+    /// A handler of an application that ran without a wait: so did they.
+    Handler,
+    /// A request that an application answered, waits included.
+    Request,
+    /// A client that reads too slowly; how long nothing has been heard of it.
+    Consumer,
+}
+
+impl SlowEventKind {
+    /// All of them, with their names.
+    pub const ALL: [(Self, &'static str); 4] = [
+        (Self::Turn, "turn"),
+        (Self::Handler, "handler"),
+        (Self::Request, "request"),
+        (Self::Consumer, "consumer"),
+    ];
+
+    /// From how many milliseconds on it is noted.
+    #[must_use]
+    pub fn threshold_ms(self) -> u64 {
+        match self {
+            Self::Turn => 5,
+            Self::Handler => 4,
+            Self::Request => 100,
+            // Whoever is noted is.
+            Self::Consumer => 0,
+        }
+    }
+}
+
+/// What a session was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionSummary {
+    /// Messages of the client.
+    pub messages_in: u64,
+    /// Messages to the client.
+    pub messages_out: u64,
+    /// The code of the first Close frame, whoever sent it; 1006 if there was none.
+    pub close_code: Option<u16>,
+}
+
+/// The entries of one worker.
+#[derive(Debug, Default)]
+pub struct AccessLogBuffer {
+    filter: Option<AccessLogFilter>,
+    random: u64,
+    now: Now,
+    /// By the index of the connection; as long as the highest index that had one.
+    open: Vec<Option<Box<AccessLogEntry>>>,
+    done: Vec<AccessLogEntry>,
+    slow: Vec<SlowEvent>,
+}
+
+impl AccessLogBuffer {
+    /// Sets what gets an entry from now on; what is open goes on.
+    pub fn set_filter(&mut self, choice: Option<AccessLogFilter>, seed: u64) {
+        (self.filter, self.random) = (choice, seed);
+    }
+
+    /// The time of the turn.
+    pub(crate) fn set_now(&mut self, now: Now) {
+        self.now = now;
+    }
+
+    /// Moves complete entries to the end of `into`.
+    pub fn take_entries(&mut self, into: &mut Vec<AccessLogEntry>) {
+        into.append(&mut self.done);
+    }
+
+    /// Notes what took long, if it did.
+    pub fn record_duration(
+        &mut self,
+        kind: SlowEventKind,
+        lasted_ms: u64,
+        what: impl FnOnce() -> String,
+    ) {
+        if lasted_ms >= kind.threshold_ms() && self.slow.len() < SLOW_MAX {
+            let what = truncate(&what());
+            self.slow.push(SlowEvent {
+                kind,
+                subject: what,
+                duration_ms: lasted_ms,
+            });
+        }
+    }
+
+    /// What took long since the last call.
+    #[inline]
+    pub fn take_slow_events(&mut self) -> Vec<SlowEvent> {
+        std::mem::take(&mut self.slow)
+    }
+
+    /// A request's head was read, of `length` bytes; `queued` bytes of earlier answers have not left yet.
+    #[inline]
+    pub(crate) fn begin(
+        &mut self,
+        id: ConnectionId,
+        internal: bool,
+        queued: usize,
+        request: impl FnOnce() -> AccessLogEntry,
+    ) {
+        if self.filter.is_some() {
+            self.consider(id, internal, queued, request);
+        }
+    }
+
+    fn consider(
+        &mut self,
+        id: ConnectionId,
+        internal: bool,
+        queued: usize,
+        request: impl FnOnce() -> AccessLogEntry,
+    ) {
+        let choice = self.filter.unwrap_or(AccessLogFilter {
+            sample_rate: 0.0,
+            internal,
+        });
+        if internal && !choice.internal || !self.is_sampled(choice.sample_rate) {
+            return;
+        }
+        let index = id.index as usize;
+        if index >= self.open.len() {
+            self.open.resize_with(index + 1, || None);
+        }
+        let mut entry = request();
+        entry.began_ms = self.now.mono_ms;
+        entry.before = queued as u64;
+        self.open[index] = Some(Box::new(entry));
+    }
+
+    /// SplitMix64: good enough to draw lots, and it needs nobody's help.
+    fn is_sampled(&mut self, share: f64) -> bool {
+        if share >= 1.0 {
+            return true;
+        }
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut lot = self.random;
+        lot = (lot ^ (lot >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        lot = (lot ^ (lot >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        lot ^= lot >> 31;
+        (lot >> 11) as f64 / (1_u64 << 53) as f64 <= share
+    }
+
+    #[inline]
+    fn entry(&mut self, id: ConnectionId) -> Option<&mut AccessLogEntry> {
+        self.open.get_mut(id.index as usize)?.as_deref_mut()
+    }
+
+    pub(crate) fn set_route(&mut self, id: ConnectionId, route: &Arc<Route>) {
+        if let Some(entry) = self.entry(id) {
+            entry.route = Some(Arc::clone(route));
+        }
+    }
+
+    pub(crate) fn set_user(&mut self, id: ConnectionId, user: Option<&str>) {
+        if let Some(entry) = self.entry(id) {
+            entry.user = user.map(truncate);
+        }
+    }
+
+    /// A request without a head that could be read is answered.
+    pub(crate) fn unreadable_request(&mut self, id: ConnectionId, status: u16) {
+        if self.entry(id).is_none() {
+            self.begin(id, false, 0, AccessLogEntry::default);
+        }
+        self.response_started(id, status);
+    }
+
+    /// The head of its answer is written.
+    pub(crate) fn response_started(&mut self, id: ConnectionId, status: u16) {
+        if let Some(entry) = self.entry(id) {
+            entry.status = status;
+        }
+    }
+
+    /// So many bytes of a request's body have come.
+    pub(crate) fn body_received(&mut self, id: ConnectionId, bytes: usize) {
+        if let Some(entry) = self.entry(id) {
+            entry.bytes_in += bytes as u64;
+        }
+    }
+
+    /// So many bytes have left the outbox.
+    #[inline]
+    pub(crate) fn bytes_sent(&mut self, id: ConnectionId, bytes: usize) {
+        if let Some(entry) = self.entry(id) {
+            entry.left += bytes as u64;
+        }
+    }
+
+    /// What was a request is a session now.
+    pub(crate) fn session_opened(&mut self, id: ConnectionId) {
+        if let Some(entry) = self.entry(id) {
+            entry.session = Some(SessionSummary::default());
+            entry.bytes_in = 0;
+        }
+    }
+
+    /// A message of the client's, with a payload of so many bytes.
+    #[inline]
+    pub(crate) fn message_received(&mut self, id: ConnectionId, bytes: usize) {
+        if let Some(entry) = self.entry(id)
+            && let Some(session) = &mut entry.session
+        {
+            session.messages_in += 1;
+            entry.bytes_in += bytes as u64;
+        }
+    }
+
+    /// A message for the client.
+    #[inline]
+    pub(crate) fn message_sent(&mut self, id: ConnectionId, bytes: usize) {
+        if let Some(entry) = self.entry(id)
+            && let Some(session) = &mut entry.session
+        {
+            session.messages_out += 1;
+            entry.bytes_out += bytes as u64;
+        }
+    }
+
+    /// More of the same message.
+    pub(crate) fn message_continued(&mut self, id: ConnectionId, bytes: usize) {
+        if let Some(entry) = self.entry(id)
+            && entry.session.is_some()
+        {
+            entry.bytes_out += bytes as u64;
+        }
+    }
+
+    /// A Close frame, ours or the client's: the first one counts.
+    pub(crate) fn closed(&mut self, id: ConnectionId, code: Option<u16>) {
+        if let Some(entry) = self.entry(id)
+            && let Some(session) = &mut entry.session
+        {
+            session
+                .close_code
+                .get_or_insert(code.unwrap_or(CloseCode::NoCode.code()));
+        }
+    }
+
+    /// The request is answered, or the session is over; `queued` bytes have not left the outbox yet.
+    #[inline]
+    pub(crate) fn end(&mut self, id: ConnectionId, client: IpAddr, queued: usize) {
+        if let Some(open) = self.open.get_mut(id.index as usize)
+            && let Some(entry) = open.take()
+        {
+            self.complete(*entry, client, queued);
+        }
+    }
+
+    fn complete(&mut self, mut entry: AccessLogEntry, client: IpAddr, queued: usize) {
+        entry.client.get_or_insert(client);
+        entry.ended_ms = self.now.wall_ms;
+        entry.duration_ms = self.now.mono_ms.saturating_sub(entry.began_ms);
+        match &mut entry.session {
+            Some(session) => {
+                session.close_code.get_or_insert(CloseCode::Abnormal.code());
+            }
+            None => {
+                let written = entry.left + queued as u64;
+                entry.bytes_out = written.saturating_sub(entry.before);
+            }
+        }
+        if entry.status == 0 {
+            entry.status = CLIENT_LEFT;
+        }
+        self.done.push(entry);
+    }
+}
+
+impl AccessLogEntry {
+    /// Of a request whose head has `length` bytes.
+    pub(crate) fn of(head: &Head<'_>, length: usize, client: IpAddr) -> Self {
+        let header = |name| head.header(name).map(truncate).unwrap_or_default();
+        Self {
+            client: Some(client),
+            path: truncate(&head.path),
+            method: truncate(head.method.as_str()),
+            host: truncate(head.host),
+            user_agent: header("user-agent"),
+            referer: head
+                .header("referer")
+                .map(|referer| truncate(without_query(referer)))
+                .unwrap_or_default(),
+            is_http10: head.version == HttpVersion::Http10,
+            bytes_in: length as u64,
+            ..Self::default()
+        }
+    }
+}
+
+/// No longer than may be kept.
+fn truncate(text: &str) -> Box<str> {
+    text[..text.floor_char_boundary(TEXT_BYTES_MAX)].into()
+}
+
+fn without_query(url: &str) -> &str {
+    &url[..url.find(['?', '#']).unwrap_or(url.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: ConnectionId = ConnectionId {
+        index: 3,
+        generation: 0,
+    };
+
+    fn journal(share: f64, internal: bool) -> AccessLogBuffer {
+        let mut journal = AccessLogBuffer::default();
+        journal.set_filter(
+            Some(AccessLogFilter {
+                sample_rate: share,
+                internal,
+            }),
+            7,
+        );
+        journal
+    }
+
+    fn done(journal: &mut AccessLogBuffer) -> Vec<AccessLogEntry> {
+        let mut done = Vec::new();
+        journal.take_entries(&mut done);
+        done
+    }
+
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn a_share_is_chosen_and_nothing_when_it_is_off() {
+        let mut journal = AccessLogBuffer::default();
+        for (share, expected) in [
+            (None, 0..=0),
+            (Some(1.0), 10_000..=10_000),
+            (Some(0.1), 900..=1_100),
+        ] {
+            let choice = share.map(|share| AccessLogFilter {
+                sample_rate: share,
+                internal: false,
+            });
+            journal.set_filter(choice, 1);
+            for _ in 0..10_000 {
+                journal.begin(ID, false, 0, AccessLogEntry::default);
+                journal.end(ID, CLIENT, 0);
+            }
+            let count = done(&mut journal).len();
+            assert!(expected.contains(&count), "{share:?}: {count}");
+        }
+    }
+
+    #[test]
+    fn internal_requests_only_where_they_are_wanted() {
+        for (internal, expected) in [(false, 0), (true, 1)] {
+            let mut journal = journal(1.0, internal);
+            journal.begin(ID, true, 0, AccessLogEntry::default);
+            journal.end(ID, CLIENT, 0);
+            assert_eq!(done(&mut journal).len(), expected);
+        }
+    }
+
+    #[test]
+    fn an_answer_is_what_was_written_since_it_began() {
+        let mut journal = journal(1.0, false);
+        // 10 bytes of the answer before lie there still; 40 leave, 60 are left.
+        journal.begin(ID, false, 10, AccessLogEntry::default);
+        journal.bytes_sent(ID, 40);
+        journal.response_started(ID, 200);
+        journal.end(ID, CLIENT, 60);
+        let entry = done(&mut journal).remove(0);
+        assert_eq!((entry.bytes_out, entry.status), (90, 200));
+        assert_eq!(entry.session, None);
+    }
+
+    #[test]
+    fn a_session_counts_messages_and_keeps_the_first_code() {
+        let mut journal = journal(1.0, false);
+        journal.begin(ID, false, 0, AccessLogEntry::default);
+        journal.response_started(ID, 101);
+        journal.session_opened(ID);
+        journal.bytes_sent(ID, 150);
+        journal.message_received(ID, 5);
+        journal.message_sent(ID, 7);
+        journal.message_sent(ID, 8);
+        journal.closed(ID, Some(4000));
+        journal.closed(ID, Some(1000));
+        journal.end(ID, CLIENT, 0);
+        journal.end(ID, CLIENT, 0);
+        let mut entries = done(&mut journal);
+        assert_eq!(entries.len(), 1);
+        let entry = entries.remove(0);
+        let expected = SessionSummary {
+            messages_in: 1,
+            messages_out: 2,
+            close_code: Some(4000),
+        };
+        assert_eq!(entry.session, Some(expected));
+        assert_eq!(
+            (entry.bytes_in, entry.bytes_out, entry.status),
+            (5, 15, 101)
+        );
+    }
+
+    #[test]
+    fn whoever_left_without_an_answer_is_told_apart() {
+        let mut journal = journal(1.0, false);
+        journal.begin(ID, false, 0, AccessLogEntry::default);
+        journal.end(ID, CLIENT, 0);
+        assert_eq!(done(&mut journal)[0].status, CLIENT_LEFT);
+        journal.begin(ID, false, 0, AccessLogEntry::default);
+        journal.response_started(ID, 101);
+        journal.session_opened(ID);
+        journal.end(ID, CLIENT, 0);
+        let session = done(&mut journal)[0].session.expect("it was one");
+        assert_eq!(session.close_code, Some(1006));
+    }
+
+    #[test]
+    fn a_query_is_never_kept() {
+        let text = "GET /chat?token=secret HTTP/1.1\r\nHost: a\r\nReferer: https://a/b?key=secret#x\r\n\r\n";
+        let head = veche_proto::http::parse_head(text.as_bytes(), &Default::default());
+        let entry = AccessLogEntry::of(&head.expect("a head"), text.len(), CLIENT);
+        assert_eq!((&*entry.path, &*entry.referer), ("/chat", "https://a/b"));
+        assert!(!format!("{entry:?}").contains("secret"));
+    }
+
+    #[test]
+    fn lots_are_those_of_splitmix64() {
+        let lots = [
+            0xe220_a839_7b1d_cdaf_u64,
+            0x6e78_9e6a_a1b9_65f4,
+            0x06c4_5d18_8009_454f,
+        ];
+        let part = |lot: u64| (lot >> 11) as f64 / (1_u64 << 53) as f64;
+        let (mut exact, mut below) = (AccessLogBuffer::default(), AccessLogBuffer::default());
+        for lot in lots {
+            assert!(exact.is_sampled(part(lot)));
+            assert!(!below.is_sampled(part(lot) - 1.0 / (1_u64 << 53) as f64));
+        }
+        assert!(exact.is_sampled(1.0) && !exact.is_sampled(0.0));
+    }
+
+    #[test]
+    fn an_entry_says_what_was_asked_for_and_how_long_it_took() {
+        let text = "GET /a HTTP/1.0\r\nHost: h\r\nUser-Agent: ua\r\nReferer: r#f\r\n\r\n";
+        let head =
+            veche_proto::http::parse_head(text.as_bytes(), &Default::default()).expect("a head");
+        let entry = AccessLogEntry::of(&head, text.len(), CLIENT);
+        assert!(entry.is_http10);
+        assert_eq!((&*entry.method, &*entry.host), ("GET", "h"));
+        assert_eq!((&*entry.user_agent, &*entry.referer), ("ua", "r"));
+        assert_eq!(
+            (entry.client, entry.bytes_in),
+            (Some(CLIENT), text.len() as u64)
+        );
+        let mut journal = journal(1.0, false);
+        let at = |mono_ms| Now {
+            mono_ms,
+            wall_ms: mono_ms + 1_000_000,
+        };
+        journal.set_now(at(5_000));
+        journal.begin(ID, false, 0, || entry);
+        journal.body_received(ID, 30);
+        journal.set_user(ID, Some("ann"));
+        journal.set_now(at(5_070));
+        journal.response_started(ID, 404);
+        journal.end(ID, CLIENT, 0);
+        let entry = done(&mut journal).remove(0);
+        assert_eq!((entry.duration_ms, entry.ended_ms), (70, 1_005_070));
+        assert_eq!((entry.status, entry.user.as_deref()), (404, Some("ann")));
+        assert_eq!(entry.bytes_in, text.len() as u64 + 30);
+    }
+
+    #[test]
+    fn what_could_not_be_read_gets_an_entry_of_its_own_or_ends_the_open_one() {
+        let mut journal = journal(1.0, false);
+        journal.unreadable_request(ID, 400);
+        journal.end(ID, CLIENT, 9);
+        let entry = done(&mut journal).remove(0);
+        assert_eq!((entry.status, &*entry.path, entry.bytes_out), (400, "", 9));
+        assert_eq!(entry.client, Some(CLIENT));
+        journal.begin(ID, false, 0, || AccessLogEntry {
+            path: "/a".into(),
+            ..AccessLogEntry::default()
+        });
+        journal.unreadable_request(ID, 413);
+        journal.end(ID, CLIENT, 0);
+        let entry = done(&mut journal).remove(0);
+        assert_eq!((entry.status, &*entry.path), (413, "/a"));
+    }
+
+    #[test]
+    fn a_session_s_bytes_are_those_of_its_messages() {
+        let mut journal = journal(1.0, false);
+        journal.begin(ID, false, 0, || AccessLogEntry {
+            bytes_in: 300,
+            ..AccessLogEntry::default()
+        });
+        journal.message_received(ID, 7);
+        journal.message_sent(ID, 7);
+        journal.closed(ID, Some(4000));
+        journal.session_opened(ID);
+        journal.message_received(ID, 5);
+        journal.message_received(ID, 6);
+        journal.closed(ID, None);
+        journal.end(ID, CLIENT, 100);
+        let entry = done(&mut journal).remove(0);
+        assert_eq!((entry.bytes_in, entry.bytes_out), (11, 0));
+        let session = entry.session.expect("it was one");
+        assert_eq!((session.messages_in, session.close_code), (2, Some(1005)));
+    }
+
+    #[test]
+    fn what_took_long_is_noted_from_its_bound_on_and_not_without_end() {
+        let mut journal = AccessLogBuffer::default();
+        for (kind, from_ms) in [
+            (SlowEventKind::Turn, 5),
+            (SlowEventKind::Handler, 4),
+            (SlowEventKind::Request, 100),
+            (SlowEventKind::Consumer, 0),
+        ] {
+            if from_ms > 0 {
+                journal.record_duration(kind, from_ms - 1, || unreachable!("it is quick"));
+            }
+            journal.record_duration(kind, from_ms, || "x".repeat(TEXT_BYTES_MAX + 1));
+            let slow = journal.take_slow_events();
+            assert_eq!(slow.len(), 1);
+            assert_eq!((slow[0].kind, slow[0].duration_ms), (kind, from_ms));
+            assert_eq!(slow[0].subject.len(), TEXT_BYTES_MAX);
+        }
+        (0..SLOW_MAX + 9)
+            .for_each(|_| journal.record_duration(SlowEventKind::Turn, 5, String::new));
+        assert_eq!(journal.take_slow_events().len(), SLOW_MAX);
+        assert_eq!(journal.take_slow_events(), []);
+    }
+}

@@ -1,0 +1,49 @@
+//! What a worker's connections have under way, by name: for tests of what must be empty once all is quiet.
+
+use crate::context::worker_context::{Context, Requests};
+
+impl Requests {
+    /// Queues and counters that are not empty, each with how much is in it. There is none once the worker has done what
+    /// they ask for and all mail is finished.
+    pub fn queue_lengths(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let lanes = || self.mailer.lanes.iter();
+        let outgoing = lanes().map(|lane| lane.outgoing.len()).sum::<usize>();
+        let unfinished: u64 = lanes().map(|lane| u64::from(lane.unfinished)).sum();
+        let counted: u64 = lanes().map(|lane| u64::from(lane.outgoing_data)).sum();
+        let finished: u64 = lanes().map(|lane| u64::from(lane.finished)).sum();
+        [
+            ("answers", self.answers.len() as u64),
+            ("censuses", self.list_requests.len() as u64),
+            ("kicks", self.disconnects.len() as u64),
+            ("instructions", self.user_commands.len() as u64),
+            ("lost channels", self.lost_histories.len() as u64),
+            (
+                "instructions to settle",
+                self.finished_user_commands.len() as u64,
+            ),
+            ("relays", self.relays.len() as u64),
+            ("renewals", self.renewals.len() as u64),
+            ("answers of applications", self.app_answers.len() as u64),
+            ("questions", self.hook_requests.len() as u64),
+            ("verdicts", self.hook_decisions.len() as u64),
+            ("outgoing mail", outgoing as u64),
+            ("outgoing data", counted),
+            ("unfinished mail", unfinished),
+            ("credits to give back", finished),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+    }
+}
+
+impl Context {
+    /// Connections that wait, not counting zeros: for their own answers to leave, or for the hub to take publications.
+    pub fn waiting_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        [
+            ("waiting for output", self.waiting_for_output.len() as u64),
+            ("waiting for credit", self.waiting_for_credit.len() as u64),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+    }
+}

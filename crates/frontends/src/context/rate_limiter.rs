@@ -1,0 +1,261 @@
+//! How fast a client may speak on its WebSocket, and what becomes of what it says too fast.
+
+use crate::context::rate::{Rate, RateMeter};
+
+/// The rates of a route's WebSockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimits {
+    /// Messages, pings and pongs of one connection.
+    pub messages: Option<Rate>,
+    /// Bytes of their payload, inflated.
+    pub bytes: Option<Rate>,
+    /// What becomes of what comes too fast.
+    pub over_limit: OverLimit,
+}
+
+/// What becomes of what a client says too fast.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OverLimit {
+    /// It waits, and so does all that comes behind it: in the end the client's own socket is full.
+    #[default]
+    Delay,
+    /// It is dropped, and counted.
+    Drop,
+    /// The connection is closed with 1008.
+    Close,
+}
+
+/// What can't be made to wait may be ahead of its pace by so much.
+const AHEAD_MS: u64 = 5_000;
+
+/// What one connection has used; nothing is kept for those that have no rate to keep to.
+#[derive(Debug)]
+pub(crate) struct RateLimiter {
+    limits: RateLimits,
+    messages: RateMeter,
+    bytes: RateMeter,
+    wait_until_ms: u64,
+    /// The same for the number of messages alone.
+    messages_wait_until_ms: u64,
+}
+
+/// Whether a message, or a command of one, may be worked on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RateDecision {
+    /// It may.
+    Allow,
+    /// It may, but what is behind it waits until [`RateLimiter::wait_until_ms`].
+    AllowThenWait,
+    /// It has to wait until then, and is not counted yet.
+    Wait,
+    /// It is to be dropped.
+    Drop,
+    /// It is to be the last.
+    Close,
+}
+
+impl RateLimiter {
+    pub(crate) fn new(pacing: RateLimits) -> Self {
+        Self {
+            limits: pacing,
+            messages: RateMeter::default(),
+            bytes: RateMeter::default(),
+            wait_until_ms: 0,
+            messages_wait_until_ms: 0,
+        }
+    }
+
+    /// A message has come, or a control frame.
+    pub(crate) fn message(&mut self, bytes: usize, now_ms: u64) -> RateDecision {
+        match self.publications(1, now_ms) {
+            RateDecision::Allow => self.bytes(bytes, now_ms),
+            RateDecision::AllowThenWait => {
+                self.bytes(bytes, now_ms);
+                RateDecision::AllowThenWait
+            }
+            refused => refused,
+        }
+    }
+
+    /// The bytes of a message have come whose commands are counted when they are worked on.
+    pub(crate) fn bytes(&mut self, bytes: usize, now_ms: u64) -> RateDecision {
+        let over = self.limits.over_limit;
+        let (paced, wait_until_ms) = charge(
+            self.limits.bytes,
+            over,
+            &mut self.bytes,
+            bytes as u64,
+            now_ms,
+        );
+        self.wait_until_ms = self.wait_until_ms.max(wait_until_ms);
+        paced
+    }
+
+    /// A message is so many publications at once.
+    pub(crate) fn publications(&mut self, count: u64, now_ms: u64) -> RateDecision {
+        let over = self.limits.over_limit;
+        let (paced, wait_until_ms) = charge(
+            self.limits.messages,
+            over,
+            &mut self.messages,
+            count,
+            now_ms,
+        );
+        self.messages_wait_until_ms = self.messages_wait_until_ms.max(wait_until_ms);
+        self.wait_until_ms = self.wait_until_ms.max(wait_until_ms);
+        paced
+    }
+
+    /// The next command of a message is to be worked on.
+    pub(crate) fn command(&mut self, now_ms: u64) -> RateDecision {
+        match self.messages_wait_until_ms > now_ms {
+            true => RateDecision::Wait,
+            false => self.publications(1, now_ms),
+        }
+    }
+
+    /// The same where it can't be made to wait: what brought it is another connection's.
+    pub(crate) fn relayed_command(&mut self, now_ms: u64) -> RateDecision {
+        let paced = self.publications(1, now_ms);
+        self.unless_late(paced, now_ms)
+    }
+
+    /// The bytes of commands that can't be made to wait.
+    pub(crate) fn relayed_bytes(&mut self, bytes: usize, now_ms: u64) -> RateDecision {
+        let paced = self.bytes(bytes, now_ms);
+        self.unless_late(paced, now_ms)
+    }
+
+    fn unless_late(&self, paced: RateDecision, now_ms: u64) -> RateDecision {
+        match paced {
+            RateDecision::AllowThenWait if self.wait_until_ms > now_ms + AHEAD_MS => {
+                RateDecision::Close
+            }
+            RateDecision::AllowThenWait => RateDecision::Allow,
+            paced => paced,
+        }
+    }
+
+    /// The client says nothing more: what would have to wait is dropped.
+    pub(crate) fn end(&mut self) {
+        if self.limits.over_limit == OverLimit::Delay {
+            self.limits.over_limit = OverLimit::Drop;
+            (self.wait_until_ms, self.messages_wait_until_ms) = (0, 0);
+        }
+    }
+
+    /// Until when what is behind the last message waits.
+    pub(crate) fn wait_until_ms(&self) -> u64 {
+        self.wait_until_ms
+    }
+}
+
+/// Takes so much from a rate; what becomes of what it is for, and until when what is behind that waits.
+fn charge(
+    rate: Option<Rate>,
+    over: OverLimit,
+    meter: &mut RateMeter,
+    amount: u64,
+    now_ms: u64,
+) -> (RateDecision, u64) {
+    let Some(rate) = rate else {
+        return (RateDecision::Allow, 0);
+    };
+    let paced = match over {
+        OverLimit::Delay => {
+            let wait_ms = meter.charge(&rate, amount, now_ms);
+            if wait_ms > 0 {
+                return (RateDecision::AllowThenWait, now_ms.saturating_add(wait_ms));
+            }
+            RateDecision::Allow
+        }
+        _ if meter.take(&rate, amount, now_ms) => RateDecision::Allow,
+        OverLimit::Drop => RateDecision::Drop,
+        OverLimit::Close => RateDecision::Close,
+    };
+    (paced, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pace(over: OverLimit) -> RateLimiter {
+        RateLimiter::new(RateLimits {
+            messages: Some(Rate::new(2, 1_000)),
+            bytes: Some(Rate::new(1_000, 1_000)),
+            over_limit: over,
+        })
+    }
+
+    #[test]
+    fn what_waits_is_worked_on_at_the_rate() {
+        let mut pace = pace(OverLimit::Delay);
+        assert_eq!(pace.message(1, 5_000), RateDecision::Allow);
+        assert_eq!(pace.message(1, 5_000), RateDecision::Allow);
+        assert_eq!(pace.message(1, 5_000), RateDecision::AllowThenWait);
+        assert_eq!(pace.wait_until_ms(), 5_500);
+        assert_eq!(pace.message(3_000, 9_000), RateDecision::AllowThenWait);
+        assert_eq!(pace.wait_until_ms(), 11_000);
+    }
+
+    #[test]
+    fn what_is_too_fast_is_dropped_or_ends_it() {
+        for (over, expected) in [
+            (OverLimit::Drop, RateDecision::Drop),
+            (OverLimit::Close, RateDecision::Close),
+        ] {
+            let mut pace = pace(over);
+            assert_eq!(pace.message(1, 5_000), RateDecision::Allow);
+            assert_eq!(pace.message(1, 5_000), RateDecision::Allow);
+            assert_eq!(pace.message(1, 5_000), expected);
+            assert_eq!(pace.message(1, 5_500), RateDecision::Allow);
+        }
+    }
+
+    #[test]
+    fn a_command_that_waits_is_counted_when_it_is_worked_on() {
+        let mut pace = pace(OverLimit::Delay);
+        assert_eq!(pace.command(5_000), RateDecision::Allow);
+        assert_eq!(pace.command(5_000), RateDecision::Allow);
+        assert_eq!(pace.command(5_000), RateDecision::AllowThenWait);
+        (0..9).for_each(|_| assert_eq!(pace.command(5_000), RateDecision::Wait));
+        assert_eq!(pace.wait_until_ms(), 5_500);
+        assert_eq!(pace.command(5_500), RateDecision::AllowThenWait);
+        // Many bytes hold back what is behind them, not the commands that they are.
+        assert_eq!(pace.bytes(9_000, 9_000), RateDecision::AllowThenWait);
+        assert_eq!(pace.command(9_000), RateDecision::Allow);
+        assert_eq!(pace.wait_until_ms(), 17_000);
+    }
+
+    #[test]
+    fn what_cannot_wait_is_ahead_by_a_limited_time() {
+        let mut pace = pace(OverLimit::Delay);
+        // Two a second, and five seconds ahead.
+        let carried_out =
+            (0..99).take_while(|_| pace.relayed_command(5_000) == RateDecision::Allow);
+        assert_eq!(carried_out.count(), 2 + 10);
+        assert_eq!(pace.relayed_command(5_000), RateDecision::Close);
+    }
+
+    #[test]
+    fn what_would_have_to_wait_when_its_client_has_gone_is_dropped() {
+        let mut pace = pace(OverLimit::Delay);
+        while pace.command(5_000) != RateDecision::Wait {}
+        pace.end();
+        assert_eq!(pace.command(5_000), RateDecision::Drop);
+        assert_eq!(pace.wait_until_ms(), 0);
+        let mut others = self::pace(OverLimit::Close);
+        others.end();
+        (0..2).for_each(|_| assert_eq!(others.command(5_000), RateDecision::Allow));
+        assert_eq!(others.command(5_000), RateDecision::Close);
+    }
+
+    #[test]
+    fn several_at_once_are_had_once() {
+        let mut pace = pace(OverLimit::Close);
+        assert_eq!(pace.publications(1_024, 5_000), RateDecision::Allow);
+        assert_eq!(pace.publications(1, 5_000 + 500_000), RateDecision::Close);
+        assert_eq!(pace.publications(1, 5_000 + 512_000), RateDecision::Allow);
+    }
+}

@@ -1,0 +1,121 @@
+//! The work that connections may do in one turn, counted rather than timed.
+//!
+//! A connection that has used its share waits with the rest of its input until the next turn ([`Block::Turn`]), so that no
+//! client holds up the others of its worker, whatever its messages cost. Counting keeps a turn the same wherever it runs:
+//! in the server, in tests and in the simulator. What is charged is checked between messages, so one message may exceed a
+//! share; what one message may cost is bounded by its own limits (size, ratio of inflation, final blocks).
+//!
+//! [`Block::Turn`]: crate::Block::Turn
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use veche_types::ConnectionId;
+
+/// A frame, a line or a request that is taken from the input. A line that pushes to one connection costs half of it, and a
+/// receive of 64 KiB of such lines fits into one turn.
+pub(crate) const INPUT: u64 = 1_000;
+
+/// An HTTP request beyond that.
+pub(crate) const REQUEST: u64 = 3_000;
+
+/// Looking for a static file, or for one variant of it, which is up to four system calls.
+pub(crate) const FILE: u64 = 5_000;
+
+/// A command of a client protocol.
+pub(crate) const COMMAND: u64 = 2_500;
+
+/// Encoding one byte of an answer that may be large.
+pub(crate) const ANSWER_BYTE: u64 = 1;
+
+/// The connections that have input left for later turns. The one that was served longest ago comes first, so each is
+/// served once before any is served twice.
+#[derive(Debug, Default)]
+pub struct ReadyQueue {
+    /// By the time at which they were served last, then in order of arrival.
+    heap: BinaryHeap<Reverse<(u64, u64, ConnectionId)>>,
+    arrivals: u64,
+}
+
+impl ReadyQueue {
+    /// Adds a connection that was last served at that monotonic time in milliseconds.
+    pub(crate) fn push(&mut self, served_ms: u64, id: ConnectionId) {
+        self.arrivals += 1;
+        self.heap.push(Reverse((served_ms, self.arrivals, id)));
+    }
+
+    /// Takes the next connection.
+    pub fn pop(&mut self) -> Option<ConnectionId> {
+        self.heap.pop().map(|Reverse((_, _, id))| id)
+    }
+
+    /// Returns the number of connections that wait. Some may be gone.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// Returns whether no connection waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+}
+
+/// What connections may still do in this turn. A unit is about a nanosecond of a core of 3 GHz.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkBudget {
+    /// Of one connection in one turn.
+    share: i64,
+    share_left: i64,
+    turn_left: i64,
+}
+
+impl Default for WorkBudget {
+    /// Without limit.
+    fn default() -> Self {
+        Self {
+            share: i64::MAX,
+            share_left: i64::MAX,
+            turn_left: i64::MAX,
+        }
+    }
+}
+
+impl WorkBudget {
+    /// Sets how much one connection may do in a turn.
+    pub fn set_share(&mut self, units: u64) {
+        self.share = i64::try_from(units).unwrap_or(i64::MAX);
+    }
+
+    /// Sets how much all connections together may do from now on.
+    pub fn set_left(&mut self, units: u64) {
+        self.turn_left = i64::try_from(units).unwrap_or(i64::MAX);
+        self.share_left = self.turn_left.min(self.share);
+    }
+
+    /// Begins the share of another connection.
+    #[inline]
+    pub fn begin_share(&mut self) {
+        self.share_left = self.turn_left.min(self.share);
+    }
+
+    /// Counts work that was done.
+    #[inline]
+    pub(crate) fn charge(&mut self, units: u64) {
+        self.share_left = self.share_left.saturating_sub_unsigned(units);
+        self.turn_left = self.turn_left.saturating_sub_unsigned(units);
+    }
+
+    /// Returns whether the connection has to wait for the next turn.
+    #[inline]
+    pub(crate) fn is_spent(&self) -> bool {
+        self.share_left <= 0
+    }
+
+    /// Returns whether every connection has to wait for the next turn.
+    #[must_use]
+    pub fn is_turn_over(&self) -> bool {
+        self.turn_left <= 0
+    }
+}

@@ -1,0 +1,191 @@
+//! Who asks: known at once for most, waited for where the back end or an issuer's keys have to be asked.
+//!
+//! A handshake is right by the protocol, and its page by the route's origins, before anybody is asked about it.
+
+use std::sync::Arc;
+
+use veche_hub::ConnectionId;
+use veche_proto::http::{Framing, Head, HttpError};
+use veche_types::AppId;
+
+use super::app::PendingHandshake;
+use super::body::BodyPurpose;
+use super::protocol::UpperLayer;
+use super::{HttpNext, HttpStage, PendingRequest, State};
+use crate::context::app::MaybeDeferred;
+use crate::context::identity::{AuthError, Authenticated, IdentityClient, IdentityResult};
+use crate::context::route::Route;
+use crate::context::step::{NextStep, WaitReason};
+use crate::context::worker_context::Context;
+use crate::http::upgrade::{PendingUpgrade, RefusedUpgrade, validate};
+
+/// What goes on once it is known who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AuthStep {
+    /// A handshake.
+    Upgrade,
+    /// A plain request to an application.
+    Request(AppId),
+    /// A session whose messages are parts of a response.
+    Stream,
+}
+
+impl<A: UpperLayer> HttpStage<A> {
+    pub(super) fn client<'a>(&'a self, id: ConnectionId, head: &'a Head<'a>) -> IdentityClient<'a> {
+        IdentityClient {
+            id,
+            head,
+            certified: self.certified.as_deref(),
+            address: self.client,
+        }
+    }
+
+    /// A handshake of which all but its client has been judged.
+    pub(super) fn authenticate_upgrade(
+        &mut self,
+        id: ConnectionId,
+        candidate: PendingUpgrade<'_, '_, A::Session>,
+        shared: &mut Context,
+    ) -> Result<HttpNext<A>, HttpError> {
+        if !candidate.needs_identity() {
+            return self.continue_upgrade(id, candidate, Ok(Authenticated::default()), shared);
+        }
+        let identity = &candidate.route.identity;
+        match identity.name(&self.client(id, candidate.head), &shared.identity_checks()) {
+            MaybeDeferred::Ready(Err(AuthError::NoToken)) if candidate.may_be_named_later() => {
+                self.continue_upgrade(id, candidate, Ok(Authenticated::default()), shared)
+            }
+            MaybeDeferred::Ready(named) => self.continue_upgrade(id, candidate, named, shared),
+            MaybeDeferred::Deferred => {
+                Ok(self.wait_for_identity(AuthStep::Upgrade, candidate.route, candidate.raw))
+            }
+        }
+    }
+
+    fn continue_upgrade(
+        &mut self,
+        id: ConnectionId,
+        mut candidate: PendingUpgrade<'_, '_, A::Session>,
+        named: Result<Authenticated, AuthError>,
+        shared: &mut Context,
+    ) -> Result<HttpNext<A>, HttpError> {
+        candidate.authenticated = match named {
+            Ok(named) => named,
+            Err(unknown) if candidate.refuse_for_good(unknown) => Authenticated::default(),
+            Err(unknown) => {
+                let refused =
+                    RefusedUpgrade::auth_failed(unknown, &candidate.route.identity, shared);
+                refused.note(id, shared);
+                return self.refuse(id, candidate.head, refused.refusal, shared);
+            }
+        };
+        Ok(match candidate.app() {
+            Some(app) => self.ask_handshake(id, app, candidate, shared),
+            None => {
+                let user = candidate.authenticated.user.take();
+                self.register(id, candidate, user, None, shared)
+            }
+        })
+    }
+
+    /// A plain request to an application. A page for strangers is the application's to give, so whoever is unknown has no
+    /// user, unless the route is for those only who are known.
+    pub(super) fn authenticate_request(
+        &mut self,
+        id: ConnectionId,
+        app: AppId,
+        question: &PendingHandshake<'_>,
+        shared: &mut Context,
+    ) -> Result<HttpNext<A>, HttpError> {
+        let identity = &question.route.identity;
+        match identity.name(&self.client(id, question.head), &shared.identity_checks()) {
+            MaybeDeferred::Ready(named) => self.continue_request(id, app, question, named, shared),
+            MaybeDeferred::Deferred => {
+                Ok(self.wait_for_identity(AuthStep::Request(app), question.route, question.raw))
+            }
+        }
+    }
+
+    fn continue_request(
+        &mut self,
+        id: ConnectionId,
+        app: AppId,
+        question: &PendingHandshake<'_>,
+        named: Result<Authenticated, AuthError>,
+        shared: &mut Context,
+    ) -> Result<HttpNext<A>, HttpError> {
+        let identity = &question.route.identity;
+        let named = match named {
+            Err(unknown) if identity.is_for_requests() => {
+                let refused = RefusedUpgrade::auth_failed(unknown, identity, shared);
+                return self.refuse(id, question.head, refused.refusal, shared);
+            }
+            named => named.unwrap_or_default(),
+        };
+        match question.head.framing {
+            Framing::None | Framing::Sized(0) => {
+                let user = named.user.as_deref();
+                Ok(self.call_app(id, app, question, user, b"", shared))
+            }
+            Framing::Sized(_) | Framing::Chunked => {
+                let kept = PendingRequest::new(question.route, question.raw, named);
+                self.read_body(id, question.head, BodyPurpose::App(app, kept), shared)
+            }
+        }
+    }
+
+    fn wait_for_identity(
+        &mut self,
+        naming: AuthStep,
+        route: &Arc<Route>,
+        raw: &[u8],
+    ) -> HttpNext<A> {
+        let kept = PendingRequest::new(route, raw, Authenticated::default());
+        self.state = State::Naming(naming, Box::new(kept));
+        NextStep::Wait(WaitReason::Answer)
+    }
+
+    /// What was waited for; `None` where nobody waits for that.
+    pub(crate) fn handle_identity(
+        &mut self,
+        id: ConnectionId,
+        finding: IdentityResult,
+        shared: &mut Context,
+    ) -> Option<Result<HttpNext<A>, HttpError>> {
+        let (naming, kept) = match std::mem::replace(&mut self.state, State::Head) {
+            State::Naming(naming, kept) => (naming, kept),
+            other => {
+                self.state = other;
+                return None;
+            }
+        };
+        let head = kept.head();
+        let route = &kept.route;
+        let named = route.identity.finish_authentication(
+            finding,
+            &self.client(id, &head),
+            &shared.identity_checks(),
+        );
+        Some(match naming {
+            AuthStep::Stream => Ok(self.open_stream(id, &kept, named, shared)),
+            AuthStep::Request(app) => {
+                let question = PendingHandshake {
+                    route,
+                    head: &head,
+                    raw: &kept.head,
+                };
+                self.continue_request(id, app, &question, named, shared)
+            }
+            // Judged once more: a drain may have begun.
+            AuthStep::Upgrade => {
+                match validate(&head, &kept.head, route, self.is_tls(shared), shared) {
+                    Ok(candidate) => self.continue_upgrade(id, candidate, named, shared),
+                    Err(refused) => {
+                        refused.note(id, shared);
+                        self.refuse(id, &head, refused.refusal, shared)
+                    }
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,240 @@
+//! Where a client of server-sent events is, for it to come back by itself: the id of each event that moves it.
+//!
+//! A browser keeps the last id that it got and says it when it connects again (`Last-Event-ID`; WHATWG HTML, section
+//! 9.2.4), and nothing else. So each id has all of it: the position in every channel that the client got with its
+//! connection and that remembers. Names are not needed, since no two streams have the same epoch. It is for nobody but us
+//! to read: bytes in base64, five for an epoch and one to ten for the offset.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use veche_hub::{ConnectionId, Epoch, Position, Since};
+
+use super::Outboxes;
+use crate::context::frontend_config::CHANNELS_PER_CLIENT_MAX;
+
+const EPOCH_BYTES: usize = 5;
+const OFFSET_BYTES_MAX: usize = 10;
+
+/// The longest id.
+const ID_BYTES_MAX: usize =
+    (CHANNELS_PER_CLIENT_MAX * (EPOCH_BYTES + OFFSET_BYTES_MAX)).div_ceil(3) * 4;
+
+/// Where one client is.
+#[derive(Default)]
+struct SseCursors {
+    /// By channel.
+    all: Vec<(Box<str>, Position)>,
+    /// The next event is to say it.
+    has_moved: bool,
+}
+
+/// Where clients are, by the index of their sessions: of those only whose transport has a place for it.
+#[derive(Default)]
+pub(super) struct WorkerCursors(HashMap<u32, SseCursors>);
+
+impl WorkerCursors {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn begin(&mut self, index: u32) {
+        self.0.insert(index, SseCursors::default());
+    }
+
+    pub(super) fn forget(&mut self, index: u32) {
+        // Most workers have none.
+        if !self.0.is_empty() {
+            self.0.remove(&index);
+        }
+    }
+
+    /// A publication is about to be written; channels that the client got later are not counted on when it comes back.
+    pub(super) fn advance(&mut self, index: u32, channel: &str, position: Option<Position>) {
+        if self.0.is_empty() {
+            return;
+        }
+        let (Some(marks), Some(position)) = (self.0.get_mut(&index), position) else {
+            return;
+        };
+        let mut all = marks.all.iter_mut();
+        if let Some((_, mark)) = all.find(|(one, _)| **one == *channel) {
+            *mark = position;
+            marks.has_moved = true;
+        }
+    }
+
+    /// The line of the event that is written next, if it has to have one.
+    pub(super) fn take_id_line(&mut self, index: u32) -> Option<String> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let marks = self.0.get_mut(&index)?;
+        if !std::mem::take(&mut marks.has_moved) || marks.all.is_empty() {
+            return None;
+        }
+        let mut line = String::from("id: ");
+        URL_SAFE_NO_PAD.encode_string(bytes(&marks.all), &mut line);
+        line.push('\n');
+        Some(line)
+    }
+}
+
+impl Outboxes {
+    /// The next event to the client finds it there, if its transport has a place for that.
+    pub(crate) fn set_cursor(&mut self, id: ConnectionId, channel: &str, position: Position) {
+        let Some(marks) = self.push_state.cursors.0.get_mut(&id.index) else {
+            return;
+        };
+        marks.has_moved = true;
+        match marks.all.iter_mut().find(|(one, _)| **one == *channel) {
+            Some((_, mark)) => *mark = position,
+            None => marks.all.push((channel.into(), position)),
+        }
+    }
+
+    /// About what each event takes to say where the client is in so many channels; 0 where none says it.
+    pub(crate) fn cursor_bytes(&self, id: ConnectionId, channels: usize) -> usize {
+        match self.push_state.cursors.0.contains_key(&id.index) {
+            true => "id: \n".len() + channels * (EPOCH_BYTES + 4) * 4 / 3,
+            false => 0,
+        }
+    }
+
+    /// The client is in that channel no more.
+    pub(crate) fn clear_cursor(&mut self, id: ConnectionId, channel: &str) {
+        if let Some(marks) = self.push_state.cursors.0.get_mut(&id.index) {
+            marks.all.retain(|(one, _)| **one != *channel);
+        }
+    }
+}
+
+fn bytes(all: &[(Box<str>, Position)]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(all.len() * (EPOCH_BYTES + 2));
+    for (_, Position { epoch, offset }) in all {
+        bytes.extend_from_slice(&epoch.bits().to_be_bytes()[8 - EPOCH_BYTES..]);
+        let mut rest = *offset;
+        while rest >= 0x80 {
+            bytes.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        bytes.push(rest as u8);
+    }
+    bytes
+}
+
+/// The places that an id says. One that is none of ours says a place that no channel has: whoever brings it has missed
+/// something, and nobody knows what.
+pub(crate) fn since(id: &str) -> Arc<[Since]> {
+    let nowhere = Since {
+        epoch: Some(Epoch::UNKNOWN),
+        offset: 0,
+    };
+    read(id).unwrap_or_else(|| Arc::from([nowhere]))
+}
+
+fn read(id: &str) -> Option<Arc<[Since]>> {
+    if id.len() > ID_BYTES_MAX {
+        return None;
+    }
+    let bytes = URL_SAFE_NO_PAD.decode(id).ok()?;
+    let mut rest = &bytes[..];
+    let mut all = Vec::new();
+    while !rest.is_empty() {
+        let (epoch, behind) = rest.split_first_chunk::<EPOCH_BYTES>()?;
+        let end = behind.iter().position(|byte| *byte < 0x80)?;
+        if end >= OFFSET_BYTES_MAX || all.len() >= CHANNELS_PER_CLIENT_MAX {
+            return None;
+        }
+        let mut offset = 0_u64;
+        for byte in behind[..=end].iter().rev() {
+            offset = offset.checked_mul(0x80)? | u64::from(byte & 0x7f);
+        }
+        rest = &behind[end + 1..];
+        let mut bits = [0; 8];
+        bits[8 - EPOCH_BYTES..].copy_from_slice(epoch);
+        let epoch = Epoch::from_bits(u64::from_be_bytes(bits));
+        all.push(Position { epoch, offset }.into());
+    }
+    (!all.is_empty()).then(|| all.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn position(bits: u64, offset: u64) -> Position {
+        Position {
+            epoch: Epoch::from_bits(bits),
+            offset,
+        }
+    }
+
+    fn line(all: &[Position]) -> Option<String> {
+        let mut marks = WorkerCursors::default();
+        marks.begin(7);
+        let named = all.iter().enumerate();
+        let all = named.map(|(number, one)| (number.to_string().into(), *one));
+        marks.0.get_mut(&7)?.all = all.collect();
+        marks.0.get_mut(&7)?.has_moved = true;
+        assert_eq!(marks.take_id_line(8), None);
+        let line = marks.take_id_line(7);
+        assert_eq!(marks.take_id_line(7), None, "nothing has moved since");
+        line
+    }
+
+    #[test]
+    fn ids_are_read_as_they_are_written() {
+        let whole: Vec<Position> = (0..CHANNELS_PER_CLIENT_MAX as u64)
+            .map(|number| position(u64::MAX - number, u64::MAX - number))
+            .collect();
+        for all in [
+            &[position(1, 0)][..],
+            &[position(0x12_3456_789a, 127), position(2, 128)],
+            &[position(u64::MAX, u64::MAX)],
+            &whole,
+        ] {
+            let line = line(all).expect("a line");
+            let id = line
+                .strip_prefix("id: ")
+                .and_then(|id| id.strip_suffix('\n'));
+            let id = id.expect("a line");
+            assert!(id.len() <= ID_BYTES_MAX, "{}", id.len());
+            let expected: Vec<Since> = all.iter().map(|one| (*one).into()).collect();
+            assert_eq!(*since(id), *expected);
+        }
+        assert_eq!(line(&[]), None);
+        // One channel takes little room.
+        let line = line(&[position(u64::MAX, 1_000)]).expect("a line");
+        assert_eq!(line.len(), "id: \n".len() + 10);
+    }
+
+    #[test]
+    fn what_is_no_id_of_ours_says_a_place_that_no_channel_has() {
+        let good = line(&[position(7, 300)]).expect("a line");
+        let good = good.trim_start_matches("id: ").trim_end();
+        let many = line(&vec![position(7, 0); CHANNELS_PER_CLIENT_MAX + 1]).expect("a line");
+        let long = "A".repeat(ID_BYTES_MAX + 4);
+        let endless = URL_SAFE_NO_PAD.encode([&[1; 5][..], &[0xff; 12], &[0]].concat());
+        let too_large = URL_SAFE_NO_PAD.encode([&[1; 5][..], &[0xff; 9], &[2]].concat());
+        for bad in [
+            "",
+            "42",
+            "urn:uuid:1",
+            "\u{e4}",
+            "AAAA",
+            &good[1..],
+            &good[..good.len() - 2],
+            &long,
+            many[4..].trim_end(),
+            &endless,
+            &too_large,
+        ] {
+            let since = since(bad);
+            assert_eq!(since.len(), 1, "{bad}");
+            assert_eq!(since[0].epoch, Some(Epoch::UNKNOWN), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! How clients want to be told of a channel, where that is not as usual.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use veche_hub::{Delivery, FeedEvent, PublicationInfo};
+
+/// Which publications a client wants, by what is said of them; in the language of its protocol.
+pub(crate) trait PublicationFilter: std::fmt::Debug + Send + Sync {
+    fn selects(&self, info: Option<&PublicationInfo>) -> bool;
+}
+
+/// What a client has agreed on with one subscription.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SubscriptionOptions {
+    /// It is told who comes and goes.
+    pub(crate) joins: bool,
+    pub(crate) deltas: DeltaState,
+    /// It wants publications with certain tags only.
+    pub(crate) filter: Option<Arc<dyn PublicationFilter>>,
+}
+
+/// Whether a client is told differences alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum DeltaState {
+    /// No.
+    #[default]
+    Off,
+    /// From its next publication on, which has to be whole.
+    Begun,
+    /// What it was told last is the latest that the channel keeps.
+    Going,
+}
+
+/// In which form a publication is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PushForm {
+    Plain,
+    /// Whole, to a client that takes deltas.
+    Whole,
+    /// As what has changed.
+    Patch,
+}
+
+impl SubscriptionOptions {
+    fn is_default(&self) -> bool {
+        !self.joins && self.deltas == DeltaState::Off && self.filter.is_none()
+    }
+
+    /// The client goes without a publication.
+    pub(super) fn missed(&mut self) {
+        if self.deltas == DeltaState::Going {
+            self.deltas = DeltaState::Begun;
+        }
+    }
+
+    /// How a publication, or who came or went, is told now; `None`: not at all.
+    pub(super) fn form(&mut self, delivery: &Delivery<'_>) -> Option<PushForm> {
+        if delivery.event != FeedEvent::Published {
+            return self.joins.then_some(PushForm::Plain);
+        }
+        if let Some(filter) = &self.filter
+            && !filter.selects(delivery.info)
+        {
+            return None;
+        }
+        if self.deltas == DeltaState::Off {
+            return Some(PushForm::Plain);
+        }
+        // The one behind what is not kept has another before it than this client has.
+        let next = match delivery.position {
+            Some(_) => DeltaState::Going,
+            None => DeltaState::Begun,
+        };
+        let had = std::mem::replace(&mut self.deltas, next);
+        let has_previous = had == DeltaState::Going && next == DeltaState::Going;
+        Some(match has_previous && delivery.previous.is_some() {
+            true => PushForm::Patch,
+            false => PushForm::Whole,
+        })
+    }
+}
+
+/// The wishes of a worker's clients, by the index of their sessions. Most have none.
+#[derive(Default)]
+pub(super) struct SubscriptionOptionsMap(HashMap<u32, Vec<(Box<str>, SubscriptionOptions)>>);
+
+impl SubscriptionOptionsMap {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// From now on this is how the client is told of a channel.
+    pub(super) fn set(&mut self, index: u32, channel: &str, wish: SubscriptionOptions) {
+        self.forget(index, channel);
+        if !wish.is_default() {
+            let wishes = self.0.entry(index).or_default();
+            wishes.push((channel.into(), wish));
+        }
+    }
+
+    /// As usual from now on.
+    pub(super) fn forget(&mut self, index: u32, channel: &str) {
+        let Some(wishes) = self.0.get_mut(&index) else {
+            return;
+        };
+        wishes.retain(|(one, _)| **one != *channel);
+        if wishes.is_empty() {
+            self.0.remove(&index);
+        }
+    }
+
+    /// The client is gone.
+    pub(super) fn forget_all(&mut self, index: u32) {
+        if !self.0.is_empty() {
+            self.0.remove(&index);
+        }
+    }
+
+    pub(super) fn find(&mut self, index: u32, channel: &str) -> Option<&mut SubscriptionOptions> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let mut wishes = self.0.get_mut(&index)?.iter_mut();
+        let found = wishes.find(|(one, _)| **one == *channel);
+        found.map(|(_, wish)| wish)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use veche_hub::{Encodings, Epoch, PayloadKind, PayloadRef, Position};
+
+    use super::*;
+
+    /// How a publication is told, with an offset or none, and together with the one before or not.
+    fn form(wish: &mut SubscriptionOptions, offset: u64, has_previous: bool) -> PushForm {
+        let payload = PayloadRef {
+            kind: PayloadKind::Json,
+            bytes: b"1",
+        };
+        let mut delivery = Delivery {
+            channel: "c",
+            payload,
+            position: (offset > 0).then_some(Position {
+                epoch: Epoch::UNKNOWN,
+                offset,
+            }),
+            at_ms: 0,
+            event: FeedEvent::Published,
+            info: None,
+            previous: has_previous.then_some(payload),
+            encodings: &mut Encodings::default(),
+            receivers: 1,
+            drop_when_slow: false,
+        };
+        let form = wish.form(&delivery).expect("it is told");
+        // Who comes and goes is told to those who want it, and changes nothing.
+        delivery.event = FeedEvent::Joined;
+        assert_eq!(wish.form(&delivery), wish.joins.then_some(PushForm::Plain));
+        form
+    }
+
+    #[test]
+    fn a_delta_needs_the_one_before() {
+        let mut wish = SubscriptionOptions {
+            joins: true,
+            ..SubscriptionOptions::default()
+        };
+        assert_eq!(form(&mut wish, 1, true), PushForm::Plain);
+        let mut wish = SubscriptionOptions {
+            deltas: DeltaState::Begun,
+            ..SubscriptionOptions::default()
+        };
+        for (offset, has_previous, expected) in [
+            (1, true, PushForm::Whole),
+            (2, true, PushForm::Patch),
+            (3, false, PushForm::Whole),
+            (4, true, PushForm::Patch),
+            (0, true, PushForm::Whole),
+            (0, true, PushForm::Whole),
+            (5, true, PushForm::Whole),
+            (6, true, PushForm::Patch),
+        ] {
+            assert_eq!(form(&mut wish, offset, has_previous), expected, "{offset}");
+        }
+        wish.missed();
+        assert_eq!(form(&mut wish, 8, true), PushForm::Whole);
+        assert_eq!(form(&mut wish, 9, true), PushForm::Patch);
+    }
+
+    #[test]
+    fn wishes_are_of_one_channel_and_end() {
+        let mut all = SubscriptionOptionsMap::default();
+        let wish = SubscriptionOptions {
+            joins: true,
+            ..SubscriptionOptions::default()
+        };
+        all.set(1, "a", wish.clone());
+        all.set(1, "b", wish.clone());
+        assert!(all.find(1, "a").is_some() && all.find(1, "c").is_none());
+        assert!(all.find(2, "a").is_none());
+        all.set(1, "b", SubscriptionOptions::default());
+        all.forget(1, "a");
+        assert!(all.0.is_empty(), "nothing is kept for what is as usual");
+        all.set(1, "a", wish);
+        all.forget_all(1);
+        assert!(all.0.is_empty());
+    }
+}

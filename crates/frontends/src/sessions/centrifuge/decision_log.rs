@@ -1,0 +1,105 @@
+//! Reports the decisions on a client's commands to watchers.
+
+use std::borrow::Cow;
+
+use veche_centrifuge::Request;
+
+use super::frame::ReplyFrame;
+use super::{Centrifuge, CommandStatus, PendingTicket, SessionContext};
+use crate::context::log_note::AuthDecision;
+
+/// The kind of a command that is decided on, and its channel.
+fn asked<'r>(request: &'r Request<'_>) -> Option<(&'static str, &'r str)> {
+    Some(match request {
+        Request::Connect(_) => ("connect", ""),
+        Request::Subscribe(request) => ("subscribe", &request.channel),
+        Request::Unsubscribe(request) => ("unsubscribe", &request.channel),
+        Request::Publish(request) => ("publish", &request.channel),
+        Request::Refresh(_) => ("refresh", ""),
+        Request::SubRefresh(request) => ("sub_refresh", &request.channel),
+        _ => return None,
+    })
+}
+
+impl Centrifuge {
+    /// The user and the id of the client.
+    pub(crate) fn log_names(&self) -> (&str, &str) {
+        (&self.info.user, &self.info.client)
+    }
+
+    /// Reports the outcome of a command, if it is known.
+    pub(super) fn log_outcome(
+        &self,
+        request: &Request<'_>,
+        done: &CommandStatus,
+        frame: &mut ReplyFrame,
+        cx: &SessionContext<'_>,
+    ) {
+        let refusal = frame.take_refusal();
+        if let Some((what, channel)) = asked(request) {
+            self.log_done(what, channel, done, refusal, cx);
+        }
+    }
+
+    /// Reports the outcome of a command whose answer had to wait.
+    pub(super) fn log_deferred_outcome(
+        &self,
+        waiting: &WatchedCommand,
+        done: &CommandStatus,
+        frame: &mut ReplyFrame,
+        cx: &SessionContext<'_>,
+    ) {
+        let (what, channel) = match waiting {
+            WatchedCommand::Connect => ("connect", ""),
+            WatchedCommand::Subscribe(channel) => ("subscribe", &**channel),
+            WatchedCommand::Other => return,
+        };
+        self.log_done(what, channel, done, frame.take_refusal(), cx);
+    }
+
+    fn log_done(
+        &self,
+        what: &'static str,
+        channel: &str,
+        done: &CommandStatus,
+        refusal: Option<(u32, Box<str>)>,
+        cx: &SessionContext<'_>,
+    ) {
+        let (code, reason): (u32, Cow<'_, str>) = match (done, refusal) {
+            (CommandStatus::Close(code), _) => (code.code().into(), code.text().into()),
+            (CommandStatus::End(code, reason), _) => ((*code).into(), reason.clone()),
+            (_, Some((code, words))) => (code, words.into_string().into()),
+            (CommandStatus::Yes | CommandStatus::Waits(PendingTicket::Publish { .. }), None) => {
+                (0, "".into())
+            }
+            // It is not decided yet.
+            _ => return,
+        };
+        let (user, client) = self.log_names();
+        cx.shared.log_decision(&AuthDecision {
+            what,
+            user,
+            client,
+            channel,
+            code,
+            reason: &reason,
+        });
+    }
+}
+
+/// What a command that waits has asked for.
+pub(super) enum WatchedCommand {
+    Connect,
+    Subscribe(Box<str>),
+    Other,
+}
+
+impl WatchedCommand {
+    pub(super) fn of(waiting: &PendingTicket) -> Self {
+        match waiting {
+            PendingTicket::Connect(_) => Self::Connect,
+            PendingTicket::Subscribe(asked) => Self::Subscribe(asked.channel().into()),
+            _ => Self::Other,
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! What a back end has done to a session: it is subscribed, unsubscribed, kept for longer.
+
+use std::sync::Arc;
+
+use veche_centrifuge as wire;
+use veche_centrifuge::{DisconnectCode, Push, PushBody, Refresh, UnsubscribeCode};
+use veche_hub::{
+    ChannelName, HubReply, SubscribeAction, SubscribeOptions, SubscribeOutcome, Ticket, UserAction,
+    UserCommand,
+};
+
+use super::claims::ChannelClaim;
+use super::frame::ReplyFrame;
+use super::overrides::PresenceOverrides;
+use super::pushes::forms;
+use super::subscribing::join;
+use super::writing::SubscribeReply;
+use super::{Centrifuge, Flow, SessionContext, State};
+use crate::context::hooks::HookKind;
+use crate::context::log_note::NoteLevel;
+use crate::outbox::SubscriptionOptions;
+
+/// Tickets of what a back end wants have this bit, those of commands don't.
+pub(super) const GIVEN: u32 = 1 << 31;
+
+/// So many instructions wait for a command; a client of which more is wanted meanwhile has to connect again.
+const DEFERRED_MAX: usize = 64;
+
+/// Channels whose homes have yet to count the session.
+#[derive(Default)]
+pub(super) struct ServerSubscriptions {
+    open: Vec<(Ticket, Arc<UserCommand>)>,
+    next: u32,
+    /// What has met a command under way about the same thing, and all that came behind it.
+    deferred: Vec<Arc<UserCommand>>,
+}
+
+impl Centrifuge {
+    /// Whether it means this session.
+    pub(crate) fn matches_command(&self, instruction: &UserCommand) -> bool {
+        let has_session = |wanted: &str| {
+            let address = self.address.as_ref();
+            address.is_some_and(|address| address.text() == wanted)
+        };
+        let session = instruction.session.as_deref();
+        instruction.applies_to(&self.info.client) && session.is_none_or(has_session)
+    }
+
+    /// Carries it out, but for closing and how long the connection may stay.
+    pub(crate) fn handle_user_command(
+        &mut self,
+        instruction: &Arc<UserCommand>,
+        cx: &mut SessionContext<'_>,
+    ) -> Flow {
+        if self.state != State::Connected {
+            return Flow::Continue;
+        }
+        if !self.server_subscriptions.deferred.is_empty() || self.must_defer(&instruction.action) {
+            if self.server_subscriptions.deferred.len() >= DEFERRED_MAX {
+                let what = "closed: too much is wanted of it while it waits for a command";
+                cx.shared.log(cx.id, NoteLevel::Warn, what);
+                return DisconnectCode::InsufficientState.into();
+            }
+            self.server_subscriptions
+                .deferred
+                .push(Arc::clone(instruction));
+            return Flow::Continue;
+        }
+        self.execute(instruction, cx);
+        Flow::Continue
+    }
+
+    /// Before its connect reply nothing can be told, and what is about a channel for which a command waits would be
+    /// undone by its answer.
+    fn must_defer(&self, deed: &UserAction) -> bool {
+        let channel = match deed {
+            _ if self.is_connecting() => return true,
+            UserAction::Subscribe(wanted) => &*wanted.channel,
+            UserAction::Unsubscribe { channel } => channel,
+            UserAction::Disconnect { .. } | UserAction::Refresh { .. } => return false,
+        };
+        self.channel_awaited() == Some(channel)
+    }
+
+    /// A command has ended: what waited for that is done now.
+    pub(super) fn run_deferred(&mut self, cx: &mut SessionContext<'_>) {
+        for instruction in std::mem::take(&mut self.server_subscriptions.deferred) {
+            self.execute(&instruction, cx);
+        }
+    }
+
+    fn execute(&mut self, instruction: &Arc<UserCommand>, cx: &mut SessionContext<'_>) {
+        match &instruction.action {
+            UserAction::Disconnect { .. } => {}
+            UserAction::Subscribe(wanted) => {
+                self.begin_server_subscription(wanted, instruction, cx)
+            }
+            UserAction::Unsubscribe { channel } => self.end_server_subscription(channel, cx),
+            UserAction::Refresh { info, .. } => {
+                if let Some(info) = info {
+                    Arc::make_mut(&mut self.info).conn_info = Some(info.clone());
+                }
+                self.deadline_changed = true;
+                let is_renewed = cx.route().hook_target(HookKind::Refresh).is_some();
+                let lease = cx.lease.as_deref();
+                let lease = lease.filter(|lease| !is_renewed && !lease.is_final);
+                let ttl_s = lease.and_then(|lease| lease.validity.ttl_s(cx.shared.now));
+                let refresh = Refresh {
+                    expires: ttl_s.is_some(),
+                    ttl_s: ttl_s.unwrap_or(0),
+                };
+                self.push_subscription_change("", PushBody::Refresh(refresh), &[], cx);
+            }
+        }
+    }
+
+    fn begin_server_subscription(
+        &mut self,
+        wanted: &SubscribeAction,
+        instruction: &Arc<UserCommand>,
+        cx: &mut SessionContext<'_>,
+    ) {
+        let Ok(channel) = ChannelName::new(&wanted.channel) else {
+            return;
+        };
+        if self.subscriptions.has(channel.as_str()) {
+            return;
+        }
+        if self.subscriptions.len() >= cx.shared.config.limits.channels_per_client {
+            let what = "not subscribed: it has as many channels as it may have";
+            cx.shared.log(cx.id, NoteLevel::Info, what);
+            return;
+        }
+        let joining = SubscribeOptions {
+            since: wanted.since.map(|since| Arc::from([since])),
+            client: (!wanted.is_hidden).then(|| self.info_with(wanted.chan_info.as_ref())),
+            ..SubscribeOptions::default()
+        };
+        let ticket = Ticket(GIVEN | self.server_subscriptions.next);
+        let joined = match join(channel, ticket, &joining, cx) {
+            Ok(joined) => joined,
+            Err(code) => {
+                let what = format!("not subscribed: {}", code.text());
+                cx.shared.log(cx.id, NoteLevel::Info, what);
+                return;
+            }
+        };
+        let expires_ms = wanted.expires_at_s.map(|at_s| at_s.saturating_mul(1000));
+        let info = wanted.chan_info.clone();
+        let is_renewed = cx.route().hook_target(HookKind::SubRefresh).is_some();
+        let given = ChannelClaim {
+            channel: channel.as_str().to_owned(),
+            info,
+            expires_ms,
+            ..ChannelClaim::default()
+        };
+        self.subscriptions.add_by_server(&given, is_renewed);
+        let options = cx.shared.config.namespaces.of(channel.as_str());
+        let manner = PresenceOverrides {
+            is_hidden: wanted.is_hidden,
+            receives_join_leave: wanted.push_join_leave,
+        };
+        if manner.receives_join_leave(&options) {
+            let wish = SubscriptionOptions {
+                joins: true,
+                ..SubscriptionOptions::default()
+            };
+            cx.shared
+                .requests
+                .outboxes
+                .set_subscription_options(cx.id, channel.as_str(), wish);
+        }
+        self.deadline_changed |= expires_ms.is_some();
+        match joined {
+            Some(joined) => self.finish_server_subscription(wanted, joined.as_deref(), cx),
+            None => {
+                self.server_subscriptions.next = (self.server_subscriptions.next + 1) % GIVEN;
+                self.server_subscriptions
+                    .open
+                    .push((ticket, Arc::clone(instruction)));
+            }
+        }
+    }
+
+    /// The home of such a channel has counted the session.
+    pub(super) fn handle_subscription_answer(
+        &mut self,
+        ticket: Ticket,
+        answer: &HubReply,
+        cx: &mut SessionContext<'_>,
+    ) {
+        let mut open = self.server_subscriptions.open.iter();
+        let Some(place) = open.position(|(open, _)| *open == ticket) else {
+            return;
+        };
+        let (_, instruction) = self.server_subscriptions.open.swap_remove(place);
+        match (&instruction.action, answer) {
+            (UserAction::Subscribe(wanted), HubReply::Subscribed(joined)) => {
+                self.finish_server_subscription(wanted, joined.as_deref(), cx);
+            }
+            (UserAction::Subscribe(wanted), HubReply::Failed) => {
+                self.leave(&wanted.channel, cx);
+                let what = "not subscribed: the channel is not available now";
+                cx.shared.log(cx.id, NoteLevel::Info, what);
+            }
+            _ => {}
+        }
+    }
+
+    /// Publications of a channel were lost for the session: the client subscribes again, and recovers what is there. A
+    /// subscription that it has not made itself ends with the connection.
+    pub(crate) fn handle_lost_history(
+        &mut self,
+        channel: &str,
+        cx: &mut SessionContext<'_>,
+    ) -> Flow {
+        let is_own = self.subscriptions.has(channel) && !self.subscriptions.is_by_server(channel);
+        if !is_own || self.is_connecting() {
+            return DisconnectCode::InsufficientState.into();
+        }
+        self.leave(channel, cx);
+        let body = PushBody::Unsubscribe(UnsubscribeCode::InsufficientState.into());
+        self.push_subscription_change(channel, body, &[], cx);
+        Flow::Continue
+    }
+
+    /// Tells the client where it has joined, and what it has missed.
+    fn finish_server_subscription(
+        &mut self,
+        wanted: &SubscribeAction,
+        joined: Option<&SubscribeOutcome>,
+        cx: &mut SessionContext<'_>,
+    ) {
+        let bytes_max = cx.shared.requests.outboxes.outbox_bytes_max();
+        let is_back = wanted.since.is_some();
+        let welcome = SubscribeReply::new(joined, is_back, self.encoding, (bytes_max, 0));
+        if is_back {
+            cx.shared.stats.recovery(welcome.is_whole());
+        }
+        let publications = welcome.publications();
+        let result = welcome.result(&publications);
+        let data = wanted.data.as_ref();
+        // The recovered publications follow this push.
+        let begin = welcome.begin();
+        let subscribe = wire::Subscribe {
+            recoverable: result.recoverable,
+            epoch: result.epoch,
+            offset: begin.map_or(result.offset, |begin| begin.offset),
+            positioned: result.positioned,
+            data: data.map(|data| forms::data(data.borrow())),
+        };
+        let body = PushBody::Subscribe(subscribe);
+        self.push_subscription_change(&wanted.channel, body, &publications, cx);
+    }
+
+    fn end_server_subscription(&mut self, channel: &str, cx: &mut SessionContext<'_>) {
+        let is_channel = |instruction: &UserCommand| matches!(&instruction.action, UserAction::Subscribe(wanted) if *wanted.channel == *channel);
+        self.server_subscriptions
+            .open
+            .retain(|(_, open)| !is_channel(open));
+        self.hooks.withdraw(channel);
+        if !self.subscriptions.has(channel) {
+            return;
+        }
+        self.leave(channel, cx);
+        let body = PushBody::Unsubscribe(UnsubscribeCode::Server.into());
+        self.push_subscription_change(channel, body, &[], cx);
+    }
+
+    /// Sends a push, and publications of the same channel behind it.
+    fn push_subscription_change(
+        &self,
+        channel: &str,
+        body: PushBody<'_>,
+        publications: &[wire::Publication<'_>],
+        cx: &mut SessionContext<'_>,
+    ) {
+        let outboxes = &mut cx.shared.requests.outboxes;
+        let mut frame = ReplyFrame::new(self.dialect(), outboxes.spare());
+        let publications = publications.iter().copied().map(PushBody::Publication);
+        for body in std::iter::once(body).chain(publications) {
+            frame.push(&Push { channel, body });
+        }
+        frame.send(cx.id, outboxes);
+        outboxes.recycle(frame.into_bytes());
+    }
+}

@@ -1,0 +1,208 @@
+//! What reaches a session beside its messages: answers, decisions, deadlines, its end.
+
+use std::net::IpAddr;
+
+use veche_hub::{ConnectionId, HubReply, Ticket};
+use veche_types::codes::CloseCode;
+
+use super::{Phase, WebSocketStage};
+use crate::context::hooks::{HookDecision, HookRequestId};
+use crate::context::identity::IdentityResult;
+use crate::context::log_note::AuthDecision;
+use crate::context::rate_limiter::RateDecision;
+use crate::context::relay::EmulationRequest;
+use crate::context::session::{Flow, Session};
+use crate::context::step::{NextStep, NoNextStage};
+use crate::context::worker_context::Context;
+
+impl<S: Session> WebSocketStage<S> {
+    /// Whether it is a back end that pushes.
+    pub(crate) fn is_back_end(&self) -> bool {
+        self.session.is_back_end()
+    }
+
+    /// Whether its messages are parts of a response.
+    pub(crate) fn is_response(&self) -> bool {
+        self.is_response
+    }
+
+    /// Whether the request that has opened it had messages in it.
+    pub(crate) fn has_input(&self) -> bool {
+        self.session.has_input()
+    }
+
+    /// Sets the client's address.
+    pub(crate) fn set_peer(&mut self, peer: IpAddr) {
+        self.session.set_peer(peer);
+    }
+
+    /// Goes on after a wait.
+    pub(crate) fn resume(
+        &mut self,
+        id: ConnectionId,
+        shared: &mut Context,
+    ) -> NextStep<NoNextStage> {
+        self.with_session(id, shared, Session::resume)
+    }
+
+    /// Returns whether input that waited for an answer may go on.
+    pub(crate) fn handle_answer(
+        &mut self,
+        id: ConnectionId,
+        ticket: Ticket,
+        answer: HubReply,
+        shared: &mut Context,
+    ) -> bool {
+        self.unless_blocked(id, shared, |session, cx| {
+            session.handle_answer(ticket, answer, cx)
+        })
+    }
+
+    /// Returns whether the session waited for that decision, and may go on.
+    pub(crate) fn handle_hook_decision(
+        &mut self,
+        id: ConnectionId,
+        question: HookRequestId,
+        verdict: HookDecision,
+        shared: &mut Context,
+    ) -> bool {
+        self.unless_blocked(id, shared, |session, cx| {
+            session.handle_hook_decision(question, verdict, cx)
+        })
+    }
+
+    fn unless_blocked(
+        &mut self,
+        id: ConnectionId,
+        shared: &mut Context,
+        work: impl FnOnce(&mut S, &mut super::SessionContext<'_>) -> Option<Flow>,
+    ) -> bool {
+        let mut is_followed = false;
+        self.with_session(id, shared, |session, cx| {
+            let flow = work(session, cx);
+            is_followed = flow.is_some();
+            flow.unwrap_or(Flow::Continue)
+        });
+        is_followed
+    }
+
+    /// Returns whether the session waited for that.
+    pub(crate) fn handle_identity(&mut self, finding: &IdentityResult) -> bool {
+        self.session.handle_identity(finding)
+    }
+
+    /// Works on commands that came with another request.
+    pub(crate) fn handle_relay(
+        &mut self,
+        id: ConnectionId,
+        relay: &EmulationRequest,
+        shared: &mut Context,
+    ) -> NextStep<NoNextStage> {
+        if !self.session.accepts_relay(relay) {
+            return NextStep::Continue;
+        }
+        if let Some(pace) = &mut self.rate_limiter {
+            // Its commands are counted when they are worked on.
+            match pace.relayed_bytes(relay.commands.len(), shared.now.mono_ms) {
+                RateDecision::Drop => {
+                    shared.stats.messages_dropped.add(1);
+                    return NextStep::Continue;
+                }
+                RateDecision::Close => {
+                    self.close_rate_limited(id, shared);
+                    return NextStep::Continue;
+                }
+                RateDecision::Allow | RateDecision::AllowThenWait | RateDecision::Wait => {}
+            }
+        }
+        self.with_session(id, shared, |session, cx| session.handle_relay(relay, cx))
+    }
+
+    /// When there is something to do while input waits for an answer.
+    pub(crate) fn blocked_deadline_ms(&self, shared: &Context) -> u64 {
+        self.session
+            .blocked_deadline_ms(shared.now)
+            .min(self.renewal_ms(shared.now))
+            .min(self.expiry_ms(shared.now))
+    }
+
+    /// The same while a hook or an application decides.
+    pub(crate) fn hook_deadline_ms(&self, shared: &Context) -> u64 {
+        self.session
+            .hook_deadline_ms(shared)
+            .min(self.renewal_ms(shared.now))
+            .min(self.expiry_ms(shared.now))
+    }
+
+    /// Something is due while input waits for an answer.
+    pub(crate) fn timeout_blocked(&mut self, id: ConnectionId, shared: &mut Context) {
+        self.with_session(id, shared, Session::handle_blocked_timeout);
+    }
+
+    /// Something is due while a hook or an application decides, and nothing of the client can be heard.
+    pub(crate) fn ping_while_hook_pending(&mut self, id: ConnectionId, shared: &mut Context) {
+        self.session.confirm_alive();
+        self.with_session(id, shared, Session::handle_timeout);
+    }
+
+    /// Whether something is due earlier than was said last; taken by the call.
+    pub(crate) fn take_deadline_change(&mut self) -> bool {
+        self.session.take_deadline_change()
+    }
+
+    /// The handler of an application that waited has ended. Returns whether one waited.
+    pub(crate) fn app_ready(&mut self) -> bool {
+        self.session.handle_app_ready()
+    }
+
+    /// There is room in the outbox again.
+    pub(crate) fn drained(&mut self, id: ConnectionId, shared: &mut Context) {
+        self.session.handle_drained(id, shared);
+    }
+
+    /// Tells the session that it is over; the first time counts.
+    pub(crate) fn handle_closed(
+        &mut self,
+        id: ConnectionId,
+        code: u16,
+        reason: &str,
+        shared: &mut Context,
+    ) {
+        self.with_session(id, shared, |session, cx| {
+            session.handle_closed(code, reason, cx);
+            Flow::Continue
+        });
+    }
+
+    /// Reports to watchers that the session ends with that code, by a Close of ours or of the peer's. To be called while
+    /// the hub still knows it.
+    pub(super) fn handle_server_close(
+        &self,
+        id: ConnectionId,
+        code: u16,
+        reason: &str,
+        shared: &Context,
+    ) {
+        let (user, client) = self.session.log_names(id, shared);
+        shared.log_decision(&AuthDecision {
+            what: "disconnect",
+            user,
+            client,
+            code: code.into(),
+            reason,
+            ..AuthDecision::default()
+        });
+    }
+
+    /// The same where the transport is gone; without effect after a Close.
+    pub(super) fn handle_connection_lost(&self, id: ConnectionId, shared: &Context) {
+        if self.phase == Phase::Open && shared.requests.outboxes.takes_publications(id) {
+            self.handle_server_close(
+                id,
+                CloseCode::Abnormal.code(),
+                "the connection was cut",
+                shared,
+            );
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The members of one channel, by connection and by user.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+use crate::{ClientInfo, PresenceStats};
+
+/// By when somebody who has gone is given up; the second number tells apart those of one moment.
+pub(crate) type Due = (u64, u64);
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(crate) struct ChannelMembers {
+    clients: Clients,
+    users: HashMap<ByUser, UserEntry, RandomState>,
+}
+
+/// Connections in an order that follows from how they came and went, and from nothing random: clients are told of them in
+/// it.
+#[derive(Debug, Default)]
+struct Clients {
+    list: Vec<Arc<ClientInfo>>,
+    /// Places in the list, by the connection's name.
+    places: HashTable<u32>,
+    hasher: RandomState,
+}
+
+#[derive(Debug, Default)]
+struct UserEntry {
+    connections: u32,
+    /// His last connection, which has gone, and until when he may come back.
+    left: Option<(Arc<ClientInfo>, Due)>,
+}
+
+/// What came of a join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct JoinEffect {
+    /// Others have to be told.
+    pub(crate) is_announced: bool,
+    /// He had gone, and is back before he was given up at this time.
+    pub(crate) was_leaving: Option<Due>,
+}
+
+/// What came of a leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeaveEffect {
+    /// He was no member.
+    Unknown,
+    /// He stays a member until he is given up or comes back.
+    Delayed,
+    /// His user has other connections, and others were told of the user only.
+    Unannounced,
+    /// Others have to be told.
+    Announced,
+}
+
+impl ChannelMembers {
+    /// One more. `by_user`: others are told of a user's first connection only.
+    pub(crate) fn join(&mut self, client: &Arc<ClientInfo>, by_user: bool) -> JoinEffect {
+        let user = self.users.entry(ByUser(Arc::clone(client))).or_default();
+        let left = user.left.take();
+        user.connections += 1;
+        let is_first = user.connections == 1;
+        if let Some((gone, _)) = &left {
+            self.clients.remove(&gone.client);
+        }
+        let is_new = self.clients.insert(client);
+        let is_one_of_many = by_user && !client.user.is_empty();
+        JoinEffect {
+            is_announced: is_new && left.is_none() && (is_first || !is_one_of_many),
+            was_leaving: left.map(|(_, due)| due),
+        }
+    }
+
+    /// One less; with `due` others are told of a user's last connection only, and not before.
+    pub(crate) fn leave(&mut self, client: &Arc<ClientInfo>, due: Option<Due>) -> LeaveEffect {
+        let Some(user) = self.users.get_mut(&*client.user) else {
+            return LeaveEffect::Unknown;
+        };
+        if !self.clients.contains(&client.client) {
+            return LeaveEffect::Unknown;
+        }
+        let due = due.filter(|_| !client.user.is_empty());
+        user.connections = user.connections.saturating_sub(1);
+        match (user.connections, due) {
+            (0, Some(due)) => {
+                user.left = Some((Arc::clone(client), due));
+                return LeaveEffect::Delayed;
+            }
+            (0, None) => drop(self.users.remove(&*client.user)),
+            _ => {}
+        }
+        self.clients.remove(&client.client);
+        match due {
+            Some(_) => LeaveEffect::Unannounced,
+            None => LeaveEffect::Announced,
+        }
+    }
+
+    /// Somebody who had gone has not come back.
+    pub(crate) fn expire(&mut self, client: &ClientInfo) {
+        self.users.remove(&*client.user);
+        self.clients.remove(&client.client);
+    }
+
+    /// When those are given up who have gone, the first of them first.
+    pub(crate) fn leaving(&self) -> Vec<Due> {
+        let left = self.users.values().filter_map(|user| user.left.as_ref());
+        let mut dues: Vec<Due> = left.map(|(_, due)| *due).collect();
+        dues.sort_unstable();
+        dues
+    }
+
+    /// Whether there is no member, nor one who may come back.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.users.is_empty() && self.clients.list.is_empty()
+    }
+
+    pub(crate) fn clients(&self) -> impl Iterator<Item = &Arc<ClientInfo>> {
+        self.clients.list.iter()
+    }
+
+    pub(crate) fn stats(&self) -> PresenceStats {
+        PresenceStats {
+            clients: self.clients.list.len() as u32,
+            users: self.users.len() as u32,
+        }
+    }
+}
+
+impl Clients {
+    fn place(&self, name: &str) -> Option<u32> {
+        let hash = self.hasher.hash_one(name);
+        let is_it = |place: &u32| *self.list[*place as usize].client == *name;
+        self.places.find(hash, is_it).copied()
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        self.place(name).is_some()
+    }
+
+    /// Puts one in, in place of one of the same name; whether there was none.
+    fn insert(&mut self, client: &Arc<ClientInfo>) -> bool {
+        if let Some(place) = self.place(&client.client) {
+            self.list[place as usize] = Arc::clone(client);
+            return false;
+        }
+        let place = self.list.len() as u32;
+        self.list.push(Arc::clone(client));
+        let Self {
+            list,
+            places,
+            hasher,
+        } = self;
+        let hash = |place: &u32| hasher.hash_one(&*list[*place as usize].client);
+        places.insert_unique(hash(&place), place, hash);
+        true
+    }
+
+    fn remove(&mut self, name: &str) {
+        let hash = self.hasher.hash_one(name);
+        let list = &self.list;
+        let found = self
+            .places
+            .find_entry(hash, |place| *list[*place as usize].client == *name);
+        let Ok(entry) = found else { return };
+        let (place, _) = entry.remove();
+        self.list.swap_remove(place as usize);
+        // The last one has its place now.
+        if let Some(moved) = self.list.get(place as usize) {
+            let (hash, before) = (self.hasher.hash_one(&*moved.client), self.list.len() as u32);
+            if let Some(moved) = self.places.find_mut(hash, |place| *place == before) {
+                *moved = place;
+            }
+        }
+    }
+}
+
+/// Told apart by the user.
+#[derive(Debug)]
+struct ByUser(Arc<ClientInfo>);
+
+impl Borrow<str> for ByUser {
+    fn borrow(&self) -> &str {
+        &self.0.user
+    }
+}
+
+impl PartialEq for ByUser {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.user == other.0.user
+    }
+}
+
+impl Eq for ByUser {}
+
+/// As the name that it borrows, which is what the map is asked by.
+impl Hash for ByUser {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Borrow::<str>::borrow(self).hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(user: &str, client: &str) -> Arc<ClientInfo> {
+        Arc::new(ClientInfo {
+            user: user.into(),
+            client: client.into(),
+            conn_info: None,
+            chan_info: None,
+        })
+    }
+
+    fn news(arrival: JoinEffect) -> bool {
+        arrival.is_announced
+    }
+
+    #[test]
+    fn without_a_delay_each_connection_comes_and_goes() {
+        let mut roster = ChannelMembers::default();
+        let (one, two) = (client("ann", "1"), client("ann", "2"));
+        assert!(news(roster.join(&one, false)) && news(roster.join(&two, false)));
+        let both = PresenceStats {
+            clients: 2,
+            users: 1,
+        };
+        assert_eq!(roster.stats(), both);
+        assert_eq!(roster.leave(&one, None), LeaveEffect::Announced);
+        assert_eq!(roster.leave(&one, None), LeaveEffect::Unknown);
+        assert_eq!(roster.leave(&two, None), LeaveEffect::Announced);
+        assert_eq!(roster.stats(), PresenceStats::default());
+    }
+
+    #[test]
+    fn with_a_delay_users_come_and_go() {
+        let mut roster = ChannelMembers::default();
+        let due = Some((5, 1));
+        let (one, two, three) = (client("ann", "1"), client("ann", "2"), client("ann", "3"));
+        assert!(news(roster.join(&one, true)));
+        assert!(!news(roster.join(&two, true)));
+        assert_eq!(roster.leave(&one, due), LeaveEffect::Unannounced);
+        assert_eq!(roster.leave(&two, due), LeaveEffect::Delayed);
+        let still = PresenceStats {
+            clients: 1,
+            users: 1,
+        };
+        assert_eq!(roster.stats(), still);
+        assert_eq!(roster.leaving(), [(5, 1)]);
+        let back = roster.join(&three, true);
+        assert_eq!((back.is_announced, back.was_leaving), (false, due));
+        assert_eq!(roster.stats(), still);
+        assert_eq!(roster.leave(&three, due), LeaveEffect::Delayed);
+        roster.expire(&three);
+        assert_eq!(roster.stats(), PresenceStats::default());
+        assert!(news(roster.join(&one, true)));
+    }
+
+    #[test]
+    fn the_order_of_members_is_not_random() {
+        let all: Vec<_> = (0..40).map(|one| client("", &one.to_string())).collect();
+        let listed = || {
+            let mut roster = ChannelMembers::default();
+            for one in &all {
+                roster.join(one, false);
+            }
+            // The first, one in the middle, the last.
+            for gone in [0, 17, 39] {
+                assert_eq!(roster.leave(&all[gone], None), LeaveEffect::Announced);
+            }
+            assert!(!news(roster.join(&all[5], false)), "it is there");
+            let names = roster.clients().map(|one| one.client.to_string());
+            names.collect::<Vec<_>>()
+        };
+        let first = listed();
+        // The last one takes the place of one that goes.
+        assert_eq!((&*first[0], &*first[1], &*first[17]), ("37", "1", "38"));
+        // Two rosters hash in different ways.
+        assert!((0..10).all(|_| listed() == first));
+        let mut sorted = first;
+        sorted.sort_by_key(|name| name.parse::<u32>().ok());
+        let left = (0..39).filter(|one| ![0, 17].contains(one));
+        assert_eq!(sorted, left.map(|one| one.to_string()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn anonymous_members_leave_at_once() {
+        let mut roster = ChannelMembers::default();
+        let (one, two) = (client("", "1"), client("", "2"));
+        assert!(news(roster.join(&one, true)) && news(roster.join(&two, true)));
+        assert_eq!(roster.leave(&one, Some((5, 1))), LeaveEffect::Announced);
+        assert_eq!(roster.leave(&two, Some((5, 2))), LeaveEffect::Announced);
+        assert_eq!(roster.stats(), PresenceStats::default());
+    }
+}

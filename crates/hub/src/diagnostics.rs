@@ -1,0 +1,57 @@
+//! What a hub has under way and what it holds for sessions, by name: for tests of what must be empty once all is quiet.
+
+use crate::{Engine, Hub};
+
+impl<E: Engine> Hub<E> {
+    /// Queues, counters and reservations that are not empty, each with how much is in it. There is none once no mail is
+    /// on its way, nothing waits for credit or for a log, and the sweeps are over. It walks over all channels.
+    pub fn pending_work(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let gauges = self.engine.gauges();
+        let channels = || self.channels.iter();
+        let with_queue = channels().filter(|one| one.queue.is_some()).count();
+        let waiting: u64 = channels().map(|one| u64::from(one.waiting)).sum();
+        let joins = self
+            .joins
+            .keys()
+            .map(|index| u64::from(self.pending_joins(*index)));
+        let occupied = channels().filter(|one| one.home.is_local() && one.total_subscribers() > 0);
+        let gone = channels().map(|one| one.subscribers.as_slice().len() - one.local_subscribers());
+        [
+            ("queued publications", self.queued as u64),
+            ("queued bytes", self.queued_bytes as u64),
+            ("channels in turn", self.queued_channels.len() as u64),
+            ("channels with a queue", with_queue as u64),
+            ("waiting on channels", waiting),
+            ("places of those who left", gone.sum::<usize>() as u64),
+            ("stalled publications", self.stalled.len() as u64),
+            ("reserved lanes", self.stalled.reserved_count() as u64),
+            ("waiting for the log", gauges.waiting as u64),
+            ("waiting behind the log", self.reports() as u64),
+            ("bytes of both", gauges.waiting_bytes as u64),
+            ("subscriptions that wait for the engine", joins.sum()),
+            ("announcements", self.join_leave_queue.queued() as u64),
+            (
+                "channels counted wrong",
+                (occupied.count() as u64).abs_diff(self.occupied.into()),
+            ),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+    }
+
+    /// What there is because of sessions, not counting zeros: nothing once all of them have ended and those who had time
+    /// to come back are given up.
+    pub fn session_resources(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let [members, rosters, leaving] = self.presence.sizes();
+        [
+            ("subscriptions", self.subscriptions.len().into()),
+            ("channels with subscribers", self.occupied.into()),
+            ("users", self.users.into()),
+            ("members", members as u64),
+            ("rosters", rosters as u64),
+            ("users who may come back", leaving as u64),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+    }
+}

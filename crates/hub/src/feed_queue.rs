@@ -1,0 +1,242 @@
+//! Feeds of an engine that may lose, repeat and reorder: items in line by their links, gaps healed.
+//!
+//! A line is there while items of a channel wait for a read or for room. It is sorted by offset; what is fed is what follows
+//! from the position that the engine had last fed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::channel::Home;
+use crate::engine::{FeedItem, HistoryRead, HistorySegment, ReadStart};
+use crate::payload::OrderedPublication;
+use crate::subscription::NONE;
+use crate::{Engine, Hub, HubMessage, Outlet, Position};
+
+/// Items that wait in one line; beyond that the latest is dropped, and its successor shows the gap.
+const QUEUED_MAX: usize = 4096;
+
+/// Lines by the channel's entry.
+pub(crate) type FeedQueues = BTreeMap<u32, FeedQueue>;
+
+#[derive(Debug, Default)]
+pub(crate) struct FeedQueue {
+    items: BTreeMap<u64, Box<FeedItem>>,
+    /// A read since this position is under way.
+    reading: Option<(HistoryRead, Position)>,
+    /// The last read brought the line to this offset.
+    healed: Option<u64>,
+}
+
+impl FeedQueue {
+    /// Whether a read is under way that moves the position of the feed.
+    pub(crate) fn is_healing(&self) -> bool {
+        self.reading.is_some()
+    }
+
+    fn push(&mut self, offset: u64, item: Box<FeedItem>) {
+        self.items.insert(offset, item);
+        if self.items.len() > QUEUED_MAX {
+            self.items.pop_last();
+        }
+    }
+}
+
+impl<E: Engine> Hub<E> {
+    /// Home: an item that this home has not handed over, or that was answered already.
+    pub(crate) fn receive_item(&mut self, item: Box<FeedItem>, outlet: &mut impl Outlet) {
+        let Some(index) = self.entry_to_feed(&item.channel) else {
+            return;
+        };
+        let Some(position) = item.publication.position else {
+            self.feed(index, item.publication.into(), outlet);
+            return self.channels.release(index);
+        };
+        let slot = self.open_stream(index);
+        let last = self.engine.position(slot);
+        if position.epoch != last.epoch || position.offset <= last.offset {
+            // Late: what ends an epoch is reported by itself.
+            return;
+        }
+        let line = self.feed_queues.entry(index).or_default();
+        line.push(position.offset, item);
+        self.advance_feed_queue(index, outlet);
+    }
+
+    /// Home: the entry of a channel whose subscribers get what was published elsewhere.
+    fn entry_to_feed(&mut self, channel: &Arc<str>) -> Option<u32> {
+        let found = self.find(channel);
+        if found.is_some() || self.wildcard_entry(channel).is_none() {
+            return found;
+        }
+        let hash = self.channels.hash(channel);
+        Some(self.channels.insert(hash, Arc::clone(channel), Home::LOCAL))
+    }
+
+    /// Home: a read has come back.
+    pub(crate) fn receive_segment(
+        &mut self,
+        channel: &str,
+        read: HistoryRead,
+        chain: Option<Box<HistorySegment>>,
+        outlet: &mut impl Outlet,
+    ) {
+        let Some(index) = self.find(channel) else {
+            return;
+        };
+        let chain = chain.as_deref();
+        let reading = self.feed_queues.get(&index).and_then(|line| line.reading);
+        match reading {
+            Some((healing, since)) if healing == read => {
+                self.fill_gap(index, since, chain, outlet);
+                self.start_join_read(index);
+            }
+            _ => self.complete_joins(index, read, chain, outlet),
+        }
+    }
+
+    /// Home: has the gap closed that is known to be behind the position of the feed.
+    pub(crate) fn request_gap(&mut self, index: u32, slot: u32) {
+        let last = self.engine.position(slot);
+        let line = self.feed_queues.entry(index).or_default();
+        if line.reading.is_none() {
+            let read = self.reads.next(ReadStart::Since(last.offset));
+            line.reading = Some((read, last));
+            self.engine.read_since(slot, read);
+        }
+    }
+
+    /// Home: what is behind the position of the feed has come.
+    fn fill_gap(
+        &mut self,
+        index: u32,
+        since: Position,
+        chain: Option<&HistorySegment>,
+        outlet: &mut impl Outlet,
+    ) {
+        let Some(line) = self.feed_queues.get_mut(&index) else {
+            return;
+        };
+        line.reading = None;
+        let chain = chain.filter(|chain| chain.top.epoch == since.epoch);
+        match chain.and_then(|chain| chain.after(since.offset)) {
+            Some(missing) => {
+                line.healed = Some(since.offset);
+                for (before, publication) in missing {
+                    let Some(position) = publication.position else {
+                        continue;
+                    };
+                    let item = FeedItem {
+                        channel: Arc::clone(&self.channels[index].name),
+                        publication: publication.clone(),
+                        predecessor: before,
+                    };
+                    line.items.insert(position.offset, Box::new(item));
+                }
+                self.advance_feed_queue(index, outlet);
+            }
+            None => self.skip_gap(index, None, outlet),
+        }
+    }
+
+    /// Home: goes on with all lines, as far as there is room.
+    pub(crate) fn advance_feed_queues(&mut self, outlet: &mut impl Outlet) {
+        let mut next = 0;
+        while let Some((&index, _)) = self.feed_queues.range(next..).next() {
+            self.advance_feed_queue(index, outlet);
+            next = index + 1;
+        }
+    }
+
+    /// Home: feeds what is next in line.
+    fn advance_feed_queue(&mut self, index: u32, outlet: &mut impl Outlet) {
+        let Some(slot) = self.channels[index].home.stream() else {
+            return;
+        };
+        while let Some(line) = self.feed_queues.get_mut(&index) {
+            if line.reading.is_some() {
+                return;
+            }
+            let last = self.engine.position(slot);
+            let Some(entry) = line.items.first_entry() else {
+                self.feed_queues.remove(&index);
+                return;
+            };
+            if *entry.key() <= last.offset {
+                entry.remove();
+                continue;
+            }
+            if entry.get().predecessor != last.offset {
+                if line.healed.is_some_and(|healed| healed == last.offset) {
+                    let before = Position {
+                        offset: entry.get().predecessor,
+                        ..last
+                    };
+                    return self.skip_gap(index, Some(before), outlet);
+                }
+                return self.request_gap(index, slot);
+            }
+            if let Some(blocked) = self.blocked_by_room(index, outlet) {
+                return self.reserve(index, blocked);
+            }
+            let Some((_, item)) = self
+                .feed_queues
+                .get_mut(&index)
+                .and_then(|line| line.items.pop_first())
+            else {
+                return;
+            };
+            let previous = self.before_delivery(index, &item.publication, None);
+            let ordered = OrderedPublication {
+                previous,
+                ..item.publication.into()
+            };
+            self.feed(index, ordered, outlet);
+            self.join_leave_queue.mark_unblocked();
+        }
+    }
+
+    /// Home: publications can't be had any more: the feed goes on at a position, or where the engine says.
+    pub(crate) fn skip_gap(
+        &mut self,
+        index: u32,
+        position: Option<Position>,
+        outlet: &mut impl Outlet,
+    ) {
+        let slot = self.channels[index].home.stream();
+        match (slot, position, self.feed_queues.get_mut(&index)) {
+            (Some(slot), Some(position), Some(_)) => self.engine.resume(slot, position),
+            (Some(slot), None, Some(line)) => {
+                // Of a failed read the items behind the gap are left.
+                if let Some(first) = line.items.values().next() {
+                    let last = self.engine.position(slot);
+                    let offset = first.predecessor;
+                    self.engine.resume(slot, Position { offset, ..last });
+                }
+            }
+            _ => {}
+        }
+        let overheard = self.wildcard_entry(&self.channels[index].name);
+        for index in overheard.into_iter().chain([index]) {
+            let channel = &self.channels[index];
+            for share in channel.remote_subscribers.as_slice() {
+                let channel = Arc::clone(&channel.name);
+                outlet.send_message(share.worker, HubMessage::Lost { channel });
+            }
+            let name = Arc::clone(&channel.name);
+            self.notify_lost(&name, outlet);
+        }
+        self.advance_feed_queue(index, outlet);
+    }
+
+    /// Local: tells the subscribers of a channel that their state is insufficient.
+    pub(crate) fn notify_lost(&mut self, channel: &Arc<str>, outlet: &mut impl Outlet) {
+        let Some(index) = self.find(channel) else {
+            return;
+        };
+        for slot in self.channels[index].subscribers.as_slice() {
+            if *slot != NONE {
+                outlet.publications_lost(self.subscriptions.session(*slot), channel);
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What a read of a channel's history returns: publications in a row up to the top.
+
+use crate::engine::FeedItem;
+use crate::namespace::RecoveryMode;
+use crate::stream::RECOVERED_MAX;
+use crate::{Position, Publication, Recovered, Since};
+
+/// How far back a read has to reach. What reaches further back is less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReadStart {
+    /// To the publication behind this offset, or as far as possible.
+    Since(u64),
+    /// Nothing but the top is wanted.
+    TopOnly,
+}
+
+/// A read of a channel's history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryRead {
+    /// How far back it has to reach.
+    pub start: ReadStart,
+    /// Its number among those of the home.
+    pub(crate) number: u64,
+}
+
+/// Numbers reads, so that none takes the answer to another: it may be older than what it asks for.
+#[derive(Debug, Default)]
+pub(crate) struct ReadCounter(u64);
+
+impl ReadCounter {
+    pub(crate) fn next(&mut self, reach: ReadStart) -> HistoryRead {
+        self.0 += 1;
+        HistoryRead {
+            start: reach,
+            number: self.0,
+        }
+    }
+}
+
+/// Publications of one epoch, each the successor of the one before it, up to the top. At most the latest
+/// [`RECOVERED_MAX`](crate::RECOVERED_MAX).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistorySegment {
+    /// The position of the latest publication so far.
+    pub top: Position,
+    /// The offset of the predecessor of the first publication, or that of the top without publications; `None` where the
+    /// predecessor is not known.
+    pub predecessor: Option<u64>,
+    /// Oldest first.
+    pub publications: Vec<Publication>,
+}
+
+impl HistorySegment {
+    /// Returns the place of the first publication behind an offset of this epoch; `None` if the chain does not reach it.
+    pub(crate) fn index_after(&self, offset: u64) -> Option<usize> {
+        if self.predecessor == Some(offset) {
+            return Some(0);
+        }
+        let found = self
+            .publications
+            .binary_search_by_key(&offset, |one| self.offset_of(one));
+        found.ok().map(|place| place + 1)
+    }
+
+    /// Returns the items behind an offset of this epoch; `None` if the chain does not reach it.
+    pub(crate) fn after(&self, offset: u64) -> Option<impl Iterator<Item = (u64, &Publication)>> {
+        let place = self.index_after(offset)?;
+        let links = std::iter::once(offset);
+        let links = links.chain(
+            self.publications[place..]
+                .iter()
+                .map(|one| self.offset_of(one)),
+        );
+        Some(links.zip(&self.publications[place..]))
+    }
+
+    /// Returns the chain up to a position that was fed. `tail` is what was fed since the read was asked for, in order.
+    /// `None` if the two can't be linked.
+    pub(crate) fn up_to(mut self, position: Position, tail: &[FeedItem]) -> Option<Self> {
+        if self.top.epoch != position.epoch {
+            return None;
+        }
+        for item in tail {
+            let Some(place) = item.publication.position else {
+                continue;
+            };
+            if place.epoch == self.top.epoch && item.predecessor == self.top.offset {
+                self.top = place;
+                self.publications.push(item.publication.clone());
+            }
+        }
+        let place = self.index_after(position.offset)?;
+        self.publications.truncate(place);
+        self.top = position;
+        Some(self)
+    }
+
+    /// Returns what a subscriber has missed that knows the channel up to one of these places; with at most `latest_max` of
+    /// the latest where those are what it gets.
+    pub(crate) fn recover(
+        &self,
+        since: &[Since],
+        recovery: RecoveryMode,
+        latest_max: usize,
+    ) -> Recovered {
+        let is_of = |since: &&Since| since.epoch.is_none_or(|epoch| epoch == self.top.epoch);
+        let since = since.iter().find(is_of);
+        let place = since.and_then(|since| self.index_after(since.offset));
+        let place = place.filter(|place| self.publications.len() - place <= RECOVERED_MAX);
+        match recovery {
+            RecoveryMode::Missed => place.map_or_else(Recovered::default, |place| self.last(place)),
+            RecoveryMode::Latest => {
+                let is_at_top = place == Some(self.publications.len());
+                let place = place.filter(|_| is_at_top || latest_max > 1);
+                place.map_or_else(|| self.latest(latest_max), |place| self.last(place))
+            }
+        }
+    }
+
+    /// All from a place on, which are all that was missed.
+    fn last(&self, place: usize) -> Recovered {
+        Recovered {
+            is_complete: true,
+            predecessor: self.predecessor_at(place),
+            publications: self.publications[place..].to_vec(),
+            is_latest_only: false,
+        }
+    }
+
+    fn latest(&self, latest_max: usize) -> Recovered {
+        let place = self.publications.len().saturating_sub(latest_max);
+        let publications = self.publications[place..].to_vec();
+        Recovered {
+            is_complete: !publications.is_empty(),
+            predecessor: self.predecessor_at(place),
+            publications,
+            is_latest_only: true,
+        }
+    }
+
+    /// The offset before the publication at a place, 0 behind the last.
+    fn predecessor_at(&self, place: usize) -> u64 {
+        if place == self.publications.len() {
+            return 0;
+        }
+        match place.checked_sub(1) {
+            Some(previous) => self.offset_of(&self.publications[previous]),
+            None => self.predecessor.unwrap_or_default(),
+        }
+    }
+
+    fn offset_of(&self, publication: &Publication) -> u64 {
+        let position = publication.position;
+        debug_assert!(position.is_some_and(|position| position.epoch == self.top.epoch));
+        position.map_or(0, |position| position.offset)
+    }
+}

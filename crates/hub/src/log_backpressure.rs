@@ -1,0 +1,88 @@
+//! Homes whose log takes no more.
+//!
+//! A publication that is to be kept and finds its home's log full is stalled like one without credit, but gives its credit
+//! back: channels without history need the lane too. So that no more of them come than have a bound here, the home tells
+//! all other workers to hold theirs back, and again when its log has room. Until a worker has heard it, its credits limit
+//! what it still sends.
+
+use std::mem;
+
+use crate::reports::has_history;
+use crate::{ChannelName, Engine, Hub, HubMessage, HubMessageClass, Outlet, WorkerId};
+
+/// Stalled publications of each worker that have no credit. What comes beyond keeps its credit.
+const WITHOUT_CREDIT_MAX: u32 = 1024;
+
+/// See the module.
+pub(crate) struct LogBackpressure {
+    /// As publisher: the homes whose log takes no more, by worker.
+    full_homes: Box<[bool]>,
+    /// As home: the others have been told that the log here takes no more.
+    is_announced: bool,
+    /// As home: stalled publications without credit, by worker.
+    stalled: Box<[u32]>,
+}
+
+impl LogBackpressure {
+    pub(crate) fn new(workers: u16) -> Self {
+        Self {
+            full_homes: vec![false; workers.into()].into(),
+            is_announced: false,
+            stalled: vec![0; workers.into()].into(),
+        }
+    }
+
+    /// As publisher: this home takes them again, or does not.
+    pub(crate) fn set(&mut self, home: WorkerId, is_full: bool) {
+        self.full_homes[usize::from(home.0)] = is_full;
+    }
+
+    /// As home: a publication that was stalled without credit has its place.
+    pub(crate) fn unstalled(&mut self, from: WorkerId) {
+        self.stalled[usize::from(from.0)] -= 1;
+    }
+}
+
+impl<E: Engine> Hub<E> {
+    /// Returns whether a publication to another home has to wait here for that home's log.
+    #[inline]
+    pub(crate) fn must_wait_for_log(&self, home: WorkerId, channel: ChannelName<'_>) -> bool {
+        self.log_backpressure.full_homes[usize::from(home.0)]
+            && has_history(&self.namespaces, channel.as_str())
+    }
+
+    /// Home: a publication of another worker is about to be stalled. Returns whether it keeps its credit.
+    pub(crate) fn announce_full_log(
+        &mut self,
+        index: u32,
+        from: WorkerId,
+        outlet: &mut impl Outlet,
+    ) -> bool {
+        if !self.engine.is_full() || !self.may_wait(index) {
+            return true;
+        }
+        if !mem::replace(&mut self.log_backpressure.is_announced, true) {
+            self.broadcast_log_state(true, outlet);
+        }
+        let stalled = &mut self.log_backpressure.stalled[usize::from(from.0)];
+        if *stalled >= WITHOUT_CREDIT_MAX {
+            return true;
+        }
+        *stalled += 1;
+        outlet.return_credit(from, HubMessageClass::Publish);
+        false
+    }
+
+    /// Home: tells the others once the log has room again.
+    pub(crate) fn announce_log_room(&mut self, outlet: &mut impl Outlet) {
+        if self.log_backpressure.is_announced && !self.engine.is_full() {
+            self.log_backpressure.is_announced = false;
+            self.broadcast_log_state(false, outlet);
+        }
+    }
+
+    fn broadcast_log_state(&self, is_full: bool, outlet: &mut impl Outlet) {
+        let others = (0..self.workers).map(WorkerId).filter(|&to| to != self.me);
+        others.for_each(|to| outlet.send_message(to, HubMessage::LogFull { is_full }));
+    }
+}

@@ -1,0 +1,516 @@
+//! Subscriptions that wait for the engine: until it follows their channel, and until the history that they have missed is
+//! read.
+//!
+//! Such a subscription is counted nowhere and gets nothing. All of a channel share one read: the first asks for as much as
+//! it needs, those that come meanwhile take their part of what it returns, and only what reaches further back is read
+//! again. What the home feeds meanwhile is kept as the *tail*, so that a read that is older than the feed still joins it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::engine::{
+    EngineReply, EngineReport, FeedItem, HistoryRead, HistorySegment, ReadStart, StoredChannel,
+};
+use crate::feed_queue::FeedQueue;
+use crate::namespace::RecoveryMode;
+use crate::stream::RECOVERED_MAX;
+use crate::{
+    ConnectionId, Engine, Hub, HubMessage, HubReply, Outlet, Publication, Recovered, Registration,
+    Since, SubscribeOptions, SubscribeOutcome, Ticket, WorkerId,
+};
+
+/// Bytes of payloads in the tail of one channel; with more the read begins again.
+const TAIL_BYTES_MAX: usize = 1 << 20;
+
+/// Reads for one subscription; if none of them joins the feed, it is not recovered.
+const READS_MAX: u8 = 3;
+
+/// Pending subscriptions by the channel's entry.
+pub(crate) type PendingJoins = BTreeMap<u32, ChannelJoins>;
+
+/// The pending subscriptions of one channel.
+#[derive(Debug)]
+pub(crate) struct ChannelJoins {
+    following: Following,
+    subscribers: Vec<PendingSubscriber>,
+    /// The read under way.
+    reading: Option<HistoryRead>,
+    /// Items that were fed since that was asked for.
+    tail: Vec<FeedItem>,
+    tail_bytes: usize,
+    /// The tail was too long to be kept.
+    is_truncated: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Following {
+    Begun,
+    Done,
+    Refused,
+}
+
+/// A subscription that its home has yet to count.
+#[derive(Debug)]
+pub(crate) struct PendingSubscriber {
+    pub(crate) from: WorkerId,
+    pub(crate) session: ConnectionId,
+    pub(crate) ticket: Ticket,
+    pub(crate) registration: Registration,
+    pub(crate) options: SubscribeOptions,
+    /// Reads so far.
+    reads: u8,
+    /// The engine can't follow the channel: its worker knows, and takes it back.
+    is_refused: bool,
+}
+
+impl PendingSubscriber {
+    fn new(
+        from: WorkerId,
+        (session, ticket): (ConnectionId, Ticket),
+        registration: Registration,
+        joining: &SubscribeOptions,
+    ) -> Self {
+        Self {
+            from,
+            session,
+            ticket,
+            registration,
+            options: joining.clone(),
+            reads: 0,
+            is_refused: false,
+        }
+    }
+
+    fn read_start(&self, recovery: RecoveryMode) -> ReadStart {
+        match (&self.options.since, recovery) {
+            (None, _) => ReadStart::TopOnly,
+            // Without a place that is known it gets the latest.
+            (Some(_), RecoveryMode::Latest) => ReadStart::Since(0),
+            (Some(since), RecoveryMode::Missed) => {
+                let offsets = since.iter().map(|since| since.offset);
+                offsets.min().map_or(ReadStart::TopOnly, ReadStart::Since)
+            }
+        }
+    }
+}
+
+impl ChannelJoins {
+    fn new(following: Following) -> Self {
+        Self {
+            following,
+            subscribers: Vec::new(),
+            reading: None,
+            tail: Vec::new(),
+            tail_bytes: 0,
+            is_truncated: false,
+        }
+    }
+
+    /// Keeps an item that is about to be fed.
+    fn push_tail(&mut self, channel: &Arc<str>, before: u64, publication: &Publication) {
+        if self.reading.is_none() || self.is_truncated {
+            return;
+        }
+        self.tail_bytes += publication.payload.bytes.len();
+        // Who has missed more than that is not recovered anyway.
+        if self.tail.len() == RECOVERED_MAX || self.tail_bytes > TAIL_BYTES_MAX {
+            self.is_truncated = true;
+            self.tail = Vec::new();
+            return;
+        }
+        self.tail.push(FeedItem {
+            channel: Arc::clone(channel),
+            publication: publication.clone(),
+            predecessor: before,
+        });
+    }
+}
+
+impl<E: Engine> Hub<E> {
+    /// Home: what a subscriber joins that is about to be counted, `None` where the channel does not remember.
+    /// [`EngineReply::Deferred`]: it has to be [kept](Self::add_pending_subscriber) meanwhile.
+    pub(crate) fn join(
+        &mut self,
+        index: u32,
+        joining: &SubscribeOptions,
+    ) -> EngineReply<Option<Box<SubscribeOutcome>>> {
+        let history = self.namespaces.of(&self.channels[index].name).history;
+        let slot = history.is_some().then(|| self.open_stream(index));
+        if !self.follows(index, slot) {
+            return EngineReply::Deferred;
+        }
+        let (Some(history), Some(slot)) = (history, slot) else {
+            return EngineReply::Ready(None);
+        };
+        let kept = StoredChannel {
+            name: &self.channels[index].name,
+            slot,
+            history: &history,
+            now_ms: self.expiry_clock_ms(),
+        };
+        let EngineReply::Ready(joined) = self.engine.join(kept, joining) else {
+            let pending = self.joins.entry(index);
+            pending.or_insert_with(|| ChannelJoins::new(Following::Done));
+            return EngineReply::Deferred;
+        };
+        if self.engine.is_empty(slot) {
+            self.record_empty(index);
+        }
+        EngineReply::Ready(Some(Box::new(joined)))
+    }
+
+    /// Home: whether the engine follows the channel; has it begin to if not.
+    #[inline]
+    fn follows(&mut self, index: u32, slot: Option<u32>) -> bool {
+        if !self.joins.is_empty() {
+            return self.follows_pending(index, slot);
+        }
+        let channel = &self.channels[index];
+        if channel.total_subscribers() > 0 {
+            return true;
+        }
+        let is_done = matches!(
+            self.engine.follow(&channel.name, slot),
+            EngineReply::Ready(())
+        );
+        if !is_done {
+            self.joins
+                .insert(index, ChannelJoins::new(Following::Begun));
+        }
+        is_done
+    }
+
+    /// Home: the same where subscriptions wait.
+    #[inline(never)]
+    fn follows_pending(&mut self, index: u32, slot: Option<u32>) -> bool {
+        let channel = &self.channels[index];
+        match self.joins.get(&index).map(|pending| pending.following) {
+            None if channel.total_subscribers() > 0 => return true,
+            Some(Following::Done) => return true,
+            Some(Following::Begun) => return false,
+            None | Some(Following::Refused) => {}
+        }
+        let is_done = matches!(
+            self.engine.follow(&channel.name, slot),
+            EngineReply::Ready(())
+        );
+        let following = match is_done {
+            true => Following::Done,
+            false => Following::Begun,
+        };
+        match self.joins.get_mut(&index) {
+            Some(pending) => pending.following = following,
+            None if is_done => {}
+            None => drop(self.joins.insert(index, ChannelJoins::new(following))),
+        }
+        is_done
+    }
+
+    /// Home: keeps a subscriber until the engine has answered.
+    #[inline(never)]
+    pub(crate) fn add_pending_subscriber(
+        &mut self,
+        index: u32,
+        from: WorkerId,
+        caller: (ConnectionId, Ticket),
+        registration: Registration,
+        joining: &SubscribeOptions,
+    ) {
+        let joiner = PendingSubscriber::new(from, caller, registration, joining);
+        if let Some(pending) = self.joins.get_mut(&index) {
+            self.channels[index].waiting += 1;
+            pending.subscribers.push(joiner);
+            self.start_join_read(index);
+        }
+    }
+
+    /// Home: how many subscribers of a channel wait for the engine.
+    pub(crate) fn pending_joins(&self, index: u32) -> u32 {
+        let pending = self.joins.get(&index);
+        pending.map_or(0, |pending| pending.subscribers.len() as u32)
+    }
+
+    /// Home: a subscriber has left that may not be counted yet. Returns whether that is so.
+    pub(crate) fn remove_pending_subscriber(
+        &mut self,
+        index: u32,
+        from: WorkerId,
+        registration: Registration,
+    ) -> bool {
+        let Some(pending) = self.joins.get_mut(&index) else {
+            return false;
+        };
+        let is_it = |one: &PendingSubscriber| one.from == from && one.registration == registration;
+        let Some(place) = pending.subscribers.iter().position(is_it) else {
+            return false;
+        };
+        pending.subscribers.swap_remove(place);
+        self.remove_joins_if_empty(index);
+        true
+    }
+
+    /// Home: the engine follows a channel, or can't.
+    pub(crate) fn handle_following(
+        &mut self,
+        channel: &str,
+        is_following: bool,
+        outlet: &mut impl Outlet,
+    ) {
+        let Some(index) = self.find(channel) else {
+            return;
+        };
+        let Some(pending) = self.joins.get_mut(&index) else {
+            return;
+        };
+        if pending.following != Following::Begun {
+            return;
+        }
+        if !is_following {
+            pending.following = Following::Refused;
+            return self.refuse_joins(index, outlet);
+        }
+        pending.following = Following::Done;
+        let joiners = std::mem::take(&mut pending.subscribers);
+        for joiner in joiners {
+            match joiner.is_refused {
+                true => self.requeue(index, joiner),
+                false => match self.join(index, &joiner.options) {
+                    EngineReply::Ready(joined) => {
+                        self.complete_join(index, &joiner, joined, outlet)
+                    }
+                    EngineReply::Deferred => self.requeue(index, joiner),
+                },
+            }
+        }
+        self.start_join_read(index);
+        self.remove_joins_if_empty(index);
+        self.evict_over_budget();
+    }
+
+    fn requeue(&mut self, index: u32, joiner: PendingSubscriber) {
+        if let Some(pending) = self.joins.get_mut(&index) {
+            pending.subscribers.push(joiner);
+        }
+    }
+
+    /// Home: the channel is not followed: its pending subscriptions are refused, on other workers by [`HubMessage::Refused`].
+    fn refuse_joins(&mut self, index: u32, outlet: &mut impl Outlet) {
+        let Some(pending) = self.joins.get_mut(&index) else {
+            return;
+        };
+        let mut here = Vec::new();
+        for joiner in &mut pending.subscribers {
+            if joiner.is_refused {
+                continue;
+            }
+            joiner.is_refused = true;
+            let (session, ticket) = (joiner.session, joiner.ticket);
+            let registration = joiner.registration;
+            match joiner.from == self.me {
+                true => here.push((session, ticket, registration)),
+                false => outlet.send_message(
+                    joiner.from,
+                    HubMessage::Refused {
+                        session,
+                        ticket,
+                        registration,
+                    },
+                ),
+            }
+        }
+        for (session, ticket, registration) in here {
+            self.subscription_refused(session, ticket, registration, outlet);
+        }
+    }
+
+    /// Home: counts a subscriber that has waited.
+    fn complete_join(
+        &mut self,
+        index: u32,
+        joiner: &PendingSubscriber,
+        joined: Option<Box<SubscribeOutcome>>,
+        outlet: &mut impl Outlet,
+    ) {
+        self.channels[index].waiting -= 1;
+        let client = joiner.options.client.as_ref();
+        let (session, ticket) = (joiner.session, joiner.ticket);
+        let registration = joiner.registration;
+        if joiner.from == self.me {
+            self.has_new_subscribers = true;
+            self.make_live(index, registration.slot);
+            self.member_joined(index, client);
+            return outlet.send_reply(session, ticket, HubReply::Subscribed(joined));
+        }
+        self.add_remote_subscriber(index, joiner.from, client);
+        let mail = HubMessage::Subscribed {
+            session,
+            ticket,
+            registration,
+            joined,
+        };
+        outlet.send_message(joiner.from, mail);
+    }
+
+    /// Home: reads for those that wait, unless a read is under way.
+    pub(crate) fn start_join_read(&mut self, index: u32) {
+        let slot = self.channels[index].home.stream();
+        let history = self.namespaces.of(&self.channels[index].name).history;
+        let (Some(pending), Some(slot), Some(history)) =
+            (self.joins.get_mut(&index), slot, history)
+        else {
+            return;
+        };
+        if pending.following != Following::Done || pending.reading.is_some() {
+            return;
+        }
+        // What heals a gap moves the position that they join at.
+        if self
+            .feed_queues
+            .get(&index)
+            .is_some_and(FeedQueue::is_healing)
+        {
+            return;
+        }
+        let waiting = pending.subscribers.iter().filter(|one| !one.is_refused);
+        let Some(reach) = waiting.map(|one| one.read_start(history.recovery)).min() else {
+            return;
+        };
+        let read = self.reads.next(reach);
+        pending.reading = Some(read);
+        pending.tail.clear();
+        (pending.tail_bytes, pending.is_truncated) = (0, false);
+        self.engine.read_since(slot, read);
+    }
+
+    /// Home: keeps an item that is about to be fed for subscribers that wait for a read.
+    pub(crate) fn append_to_join_tail(&mut self, index: u32, slot: u32, publication: &Publication) {
+        if let Some(pending) = self.joins.get_mut(&index) {
+            let before = self.engine.position(slot).offset;
+            pending.push_tail(&self.channels[index].name, before, publication);
+        }
+    }
+
+    /// Home: a read has come back: the subscribers that it covers join.
+    pub(crate) fn complete_joins(
+        &mut self,
+        index: u32,
+        read: HistoryRead,
+        chain: Option<&HistorySegment>,
+        outlet: &mut impl Outlet,
+    ) {
+        let (slot, history) = (
+            self.channels[index].home.stream(),
+            self.namespaces.of(&self.channels[index].name).history,
+        );
+        let Some(pending) = self.joins.get_mut(&index) else {
+            return;
+        };
+        if pending.reading != Some(read) {
+            return;
+        }
+        pending.reading = None;
+        let (Some(slot), Some(history)) = (slot, history) else {
+            return self.complete_joins_without_history(index, outlet);
+        };
+        let joiners = std::mem::take(&mut pending.subscribers);
+        let position = self.engine.position(slot);
+        let reaches = |offset| chain.is_some_and(|chain| chain.index_after(offset).is_some());
+        let is_behind = |since: &Since| {
+            since.epoch.is_none_or(|epoch| epoch == position.epoch)
+                && since.offset > position.offset
+                && reaches(since.offset)
+        };
+        let fed = chain.and_then(|chain| chain.clone().up_to(position, &pending.tail));
+        let is_empty = fed
+            .as_ref()
+            .is_some_and(|fed| read.start <= ReadStart::Since(0) && fed.publications.is_empty());
+        let mut is_ahead = false;
+        for mut joiner in joiners {
+            if joiner.is_refused {
+                self.requeue(index, joiner);
+                continue;
+            }
+            joiner.reads += 1;
+            // What another read may still bring: it reaches further back, or the feed is not as far as the chain.
+            let since = joiner.options.since.as_deref().unwrap_or_default();
+            let knows_more = since.iter().any(is_behind);
+            let reaches_further = joiner.read_start(history.recovery) < read.start;
+            let is_open = chain.is_some() && (fed.is_none() || reaches_further || knows_more);
+            let recovered = match (&joiner.options.since, &fed) {
+                (None, _) => None,
+                (Some(_), None) => Some(Recovered::default()),
+                (Some(since), Some(fed)) => {
+                    let latest_max = if joiner.options.recover_all {
+                        RECOVERED_MAX
+                    } else {
+                        1
+                    };
+                    Some(fed.recover(since, history.recovery, latest_max))
+                }
+            };
+            let is_whole = recovered.as_ref().is_none_or(|one| one.is_complete);
+            if !is_whole && is_open && joiner.reads < READS_MAX {
+                is_ahead |= knows_more;
+                self.requeue(index, joiner);
+                continue;
+            }
+            if is_empty {
+                self.record_empty(index);
+            }
+            let joined = SubscribeOutcome {
+                position,
+                recovered,
+            };
+            self.complete_join(index, &joiner, Some(Box::new(joined)), outlet);
+        }
+        if is_ahead {
+            // They know items that this node has not fed yet.
+            self.request_gap(index, slot);
+        }
+        self.start_join_read(index);
+        self.remove_joins_if_empty(index);
+        self.evict_over_budget();
+    }
+
+    /// Home: the channel remembers no more: a read for those who wait is not waited for.
+    pub(crate) fn abandon_join_read(&mut self, index: u32) {
+        let reading = self.joins.get(&index).and_then(|pending| pending.reading);
+        if let Some(read) = reading {
+            let name = Arc::clone(&self.channels[index].name);
+            self.pending_reports
+                .push_back(EngineReport::Segment(name, read, None));
+        }
+    }
+
+    /// Home: the channel remembers no more: those who wait for its history join without.
+    fn complete_joins_without_history(&mut self, index: u32, outlet: &mut impl Outlet) {
+        let Some(pending) = self.joins.get_mut(&index) else {
+            return;
+        };
+        if pending.following != Following::Done {
+            return;
+        }
+        pending.reading = None;
+        let joiners = std::mem::take(&mut pending.subscribers);
+        let (refused, waiting): (Vec<_>, Vec<_>) =
+            joiners.into_iter().partition(|one| one.is_refused);
+        pending.subscribers = refused;
+        for joiner in waiting {
+            self.complete_join(index, &joiner, None, outlet);
+        }
+        self.remove_joins_if_empty(index);
+    }
+
+    /// Home: forgets that subscriptions have waited, if none does.
+    fn remove_joins_if_empty(&mut self, index: u32) {
+        let pending = self.joins.get(&index);
+        if pending.is_none_or(|pending| !pending.subscribers.is_empty()) {
+            return;
+        }
+        let following = self.joins.remove(&index).map(|pending| pending.following);
+        let channel = &self.channels[index];
+        if channel.total_subscribers() == 0 && following != Some(Following::Refused) {
+            self.engine.unfollow(&channel.name, channel.home.stream());
+        }
+    }
+}

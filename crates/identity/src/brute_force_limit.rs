@@ -1,0 +1,131 @@
+//! Who has guessed wrong: addresses whose passwords or keys were refused, and how long each has to wait for its next try.
+//!
+//! What counts are answers, not questions, so that many people behind one address may come at once. Wrong ones are charged
+//! even beyond the rate: who sends many at a time pays for them later.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use parking_lot::Mutex;
+use veche_frontends::rate::{Rate, RateMeter};
+use veche_types::network;
+
+/// Addresses that are remembered; beyond it further ones are not, until some have waited long enough.
+const ADDRESSES_MAX: usize = 1 << 16;
+/// The table is looked through when it has twice as many as were left last time or is full, and has at least so many.
+const PURGE_FROM: usize = 256;
+/// A full table is looked through so often at most: its workers wait meanwhile.
+const FULL_MS: u64 = 1_000;
+
+/// See the module's text. Times are in monotonic milliseconds.
+#[derive(Debug)]
+pub struct BruteForceLimit {
+    /// `None`: nobody has to wait.
+    rate: Option<Rate>,
+    table: Mutex<FailureTable>,
+}
+
+#[derive(Debug, Default)]
+struct FailureTable {
+    meters: HashMap<IpAddr, RateMeter>,
+    purge_at: usize,
+    /// When a full table is looked through next.
+    full_until_ms: u64,
+}
+
+impl BruteForceLimit {
+    /// Makes an empty table: wrong answers up to the rate cost no time, and without a rate none do.
+    pub fn new(rate: Option<Rate>) -> Self {
+        Self {
+            rate,
+            table: Mutex::default(),
+        }
+    }
+
+    /// How long an address has to wait.
+    pub fn wait_ms(&self, address: IpAddr, now_ms: u64) -> u64 {
+        let Some(rate) = self.rate else { return 0 };
+        let table = self.table.lock();
+        let meter = table.meters.get(&network(address));
+        meter.map_or(0, |meter| meter.wait_ms(&rate, 1, now_ms))
+    }
+
+    /// A password of this address was wrong, or may have been.
+    pub fn record_failure(&self, address: IpAddr, now_ms: u64) {
+        let Some(rate) = self.rate else { return };
+        let mut table = self.table.lock();
+        table.purge(now_ms);
+        let address = network(address);
+        if table.meters.len() < ADDRESSES_MAX || table.meters.contains_key(&address) {
+            let meter = table.meters.entry(address).or_default();
+            meter.charge(&rate, 1, now_ms);
+        }
+    }
+}
+
+impl FailureTable {
+    fn purge(&mut self, now_ms: u64) {
+        if self.meters.len() < self.purge_at.max(PURGE_FROM) {
+            return;
+        }
+        let is_full = self.meters.len() >= ADDRESSES_MAX;
+        if is_full && now_ms < self.full_until_ms {
+            return;
+        }
+        self.full_until_ms = now_ms + FULL_MS;
+        self.meters.retain(|_, meter| !meter.is_full(now_ms));
+        self.purge_at = (2 * self.meters.len()).min(ADDRESSES_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn wrong_ones_are_counted_by_network_and_paid_for_later() {
+        let guesses = BruteForceLimit::new(Some(Rate::new(3, 60_000)));
+        let (ann, eve) = (address("192.0.2.1"), address("2001:db8::1"));
+        for _ in 0..3 {
+            assert_eq!(guesses.wait_ms(eve, 1_000), 0);
+            guesses.record_failure(eve, 1_000);
+        }
+        assert_eq!(guesses.wait_ms(eve, 1_000), 20_000);
+        assert_eq!(guesses.wait_ms(address("2001:db8::2"), 1_000), 20_000);
+        assert_eq!(guesses.wait_ms(ann, 1_000), 0);
+        assert_eq!(guesses.wait_ms(eve, 21_000), 0);
+        // Those that were on their way already.
+        for _ in 0..10 {
+            guesses.record_failure(eve, 1_000);
+        }
+        assert_eq!(guesses.wait_ms(eve, 1_000), 220_000);
+        assert_eq!(BruteForceLimit::new(None).wait_ms(eve, 0), 0);
+    }
+
+    #[test]
+    fn who_has_waited_is_forgotten() {
+        let guesses = BruteForceLimit::new(Some(Rate::new(10, 1_000)));
+        for number in 0..10_000u32 {
+            guesses.record_failure(IpAddr::V4(number.into()), u64::from(number));
+        }
+        assert!(guesses.table.lock().meters.len() < 1_000);
+    }
+
+    #[test]
+    fn a_full_table_has_room_again() {
+        let guesses = BruteForceLimit::new(Some(Rate::new(1, 60_000)));
+        // All of them come before anybody can be forgotten.
+        for number in 0..ADDRESSES_MAX as u32 + 10 {
+            guesses.record_failure(IpAddr::V4(number.into()), 0);
+        }
+        assert_eq!(guesses.table.lock().meters.len(), ADDRESSES_MAX);
+        let late = address("192.0.2.1");
+        guesses.record_failure(late, 60_000);
+        assert_eq!(guesses.wait_ms(late, 60_000), 60_000);
+        assert_eq!(guesses.table.lock().meters.len(), 1);
+    }
+}

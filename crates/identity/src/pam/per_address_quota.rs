@@ -1,0 +1,106 @@
+//! Who waits, by network: none may have all places, or all helpers.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use veche_frontends::rate::Rate;
+use veche_types::network;
+
+/// What waits of each network; bounded by what waits at all.
+#[derive(Debug)]
+pub(super) struct PerAddressQuota {
+    /// `None`: a network may have all that there is.
+    limits: Option<NetworkUse>,
+    networks: HashMap<IpAddr, NetworkUse>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct NetworkUse {
+    /// Passwords that are to be judged.
+    passwords: u64,
+    /// Requests that wait for them: several may bring the same one.
+    requests: u64,
+}
+
+impl PerAddressQuota {
+    /// Of so many places. A network may have as many passwords judged at once as may be wrong, and half of the places.
+    pub(super) fn new(wrong: Option<Rate>, places: u32) -> Self {
+        let limits = wrong.map(|wrong| NetworkUse {
+            passwords: wrong.count(),
+            requests: u64::from(places).div_ceil(2),
+        });
+        Self {
+            limits,
+            networks: HashMap::new(),
+        }
+    }
+
+    /// Whether a further request may wait; `is_new`: with a password that nobody waits for so far.
+    pub(super) fn has_room(&self, client: IpAddr, is_new: bool) -> bool {
+        let Some(limits) = self.limits else {
+            return true;
+        };
+        let share = self.networks.get(&network(client));
+        let share = share.copied().unwrap_or_default();
+        share.requests < limits.requests && (!is_new || share.passwords < limits.passwords)
+    }
+
+    /// A request waits.
+    pub(super) fn add(&mut self, client: IpAddr, is_new: bool) {
+        let share = self.networks.entry(network(client)).or_default();
+        share.requests += 1;
+        share.passwords += u64::from(is_new);
+    }
+
+    /// A password was judged, for which so many requests have waited.
+    pub(super) fn remove(&mut self, client: IpAddr, requests: usize) {
+        let network = network(client);
+        let Some(share) = self.networks.get_mut(&network) else {
+            return;
+        };
+        share.requests = share.requests.saturating_sub(requests as u64);
+        share.passwords = share.passwords.saturating_sub(1);
+        if share.requests == 0 {
+            self.networks.remove(&network);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_network_has_its_share_and_no_more() {
+        let mut shares = PerAddressQuota::new(Some(Rate::new(2, 60_000)), 7);
+        let (ann, near, far) = ("2001:db8::1", "2001:db8::2", "2001:db8:1::1");
+        let [ann, near, far] = [ann, near, far].map(address);
+        for _ in 0..2 {
+            assert!(shares.has_room(ann, true));
+            shares.add(ann, true);
+        }
+        assert!(!shares.has_room(near, true));
+        for _ in 0..2 {
+            assert!(shares.has_room(near, false));
+            shares.add(near, false);
+        }
+        assert!(!shares.has_room(ann, false));
+        assert!(shares.has_room(far, true));
+        shares.remove(near, 3);
+        assert!(shares.has_room(ann, true) && shares.has_room(ann, false));
+        shares.remove(ann, 1);
+        assert!(shares.networks.is_empty());
+    }
+
+    #[test]
+    fn without_a_limit_there_is_room() {
+        let mut shares = PerAddressQuota::new(None, 1);
+        let ann = address("192.0.2.1");
+        shares.add(ann, true);
+        assert!(shares.has_room(ann, true));
+    }
+}

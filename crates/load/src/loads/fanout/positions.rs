@@ -1,0 +1,110 @@
+//! Where a receiver is in its channels, as a route with `positions = true` tells it: by that it comes back.
+//!
+//! It does not know what a position means; it is handed in as it came.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+/// What a server says with a message: where a channel was joined, or where a publication stands.
+#[derive(Debug, Deserialize)]
+pub(super) struct MessagePosition<'a> {
+    #[serde(borrow)]
+    pub(super) subscribed: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) channel: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) position: Option<Cow<'a, str>>,
+    pub(super) recovered: Option<bool>,
+}
+
+impl<'a> MessagePosition<'a> {
+    /// Reads it, if it is of that form.
+    pub(super) fn find(data: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(data).ok()
+    }
+}
+
+/// One receiver's places: channels and the position of the last that came of each.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ChannelPositions(Vec<(Box<str>, String)>);
+
+impl ChannelPositions {
+    /// Whether it knows of none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether it has been in a channel.
+    pub(super) fn knows(&self, channel: &str) -> bool {
+        self.0.iter().any(|(known, _)| **known == *channel)
+    }
+
+    /// It is there now.
+    pub(super) fn set(&mut self, channel: &str, position: &str) {
+        match self.0.iter_mut().find(|(known, _)| **known == *channel) {
+            Some((_, known)) => {
+                known.clear();
+                known.push_str(position);
+            }
+            None => self.0.push((channel.into(), position.to_owned())),
+        }
+    }
+
+    /// The channel remembers nothing any more.
+    pub(super) fn forget(&mut self, channel: &str) {
+        self.0.retain(|(known, _)| **known != *channel);
+    }
+
+    /// Appends them to the target of a request: `since=…` for each.
+    pub(super) fn write(&self, path: &mut String) {
+        for (_, position) in &self.0 {
+            path.push(if path.contains('?') { '&' } else { '?' });
+            path.push_str("since=");
+            for byte in position.bytes() {
+                // RFC 3986, section 3.4: these stand for themselves in a query.
+                if byte.is_ascii_alphanumeric() || b":-._~".contains(&byte) {
+                    path.push(char::from(byte));
+                } else {
+                    path.push_str(&format!("%{byte:02X}"));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_handed_in_as_they_came() {
+        let mut places = ChannelPositions::default();
+        for text in [
+            r#"{"subscribed":"news","position":"9x3kd07f:16"}"#,
+            r#"{"channel":"news","position":"9x3kd07f:17","data":{"position":"x:1"}}"#,
+            r##"{"subscribed":"#\"a","position":"a&b c:3","recovered":true}"##,
+            r#"{"channel":"none","data":"{\"position\":\"y:1\"}"}"#,
+        ] {
+            let said = MessagePosition::find(text.as_bytes()).unwrap();
+            let channel = said.subscribed.or(said.channel).unwrap();
+            if let Some(position) = said.position {
+                places.set(&channel, &position);
+            }
+        }
+        let written = |places: &ChannelPositions, before: &str| {
+            let mut path = before.to_owned();
+            places.write(&mut path);
+            path
+        };
+        let all = "since=9x3kd07f:17&since=a%26b%20c:3";
+        assert_eq!(written(&places, "/ws?user=a"), format!("/ws?user=a&{all}"));
+        assert_eq!(written(&places, "/ws"), format!("/ws?{all}"));
+        assert!(places.knows("#\"a") && !places.knows("none"));
+        places.forget("news");
+        assert_eq!(written(&places, "/ws"), "/ws?since=a%26b%20c:3");
+        for other in ["hello", "[1]", "7", r#"{"position":7}"#] {
+            assert!(MessagePosition::find(other.as_bytes()).is_none(), "{other}");
+        }
+    }
+}

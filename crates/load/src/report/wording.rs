@@ -1,0 +1,120 @@
+//! How each kind of run is called: what is sent, what comes back, from when to when a latency counts.
+
+use super::model::{Report, Settings};
+use super::units::{bytes, many, rate, seconds};
+
+/// The words for one kind of run.
+pub(crate) struct RunWording {
+    /// What is sent, plural.
+    pub(crate) sent: &'static str,
+    /// What is received, plural.
+    pub(crate) received: &'static str,
+    /// What one latency is.
+    pub(crate) latency: &'static str,
+}
+
+impl RunWording {
+    pub(crate) fn of(kind: &str, open_loop: bool) -> Self {
+        let (sent, received) = match kind {
+            "http" => ("requests", "responses"),
+            "broadcast" | "push" => ("publications", "deliveries"),
+            "shootout" => ("messages", "round trips"),
+            "script" => ("actions", "actions"),
+            _ => ("messages", "answers"),
+        };
+        let latency = match (received, open_loop) {
+            ("responses", true) => "from the moment a request was due to its last byte",
+            ("responses", false) => "from sending a request to the last byte of its response",
+            ("deliveries", true) => "from the moment a publication was due to its delivery",
+            ("deliveries", false) => "from sending a publication to each of its deliveries",
+            ("actions", _) => "from the beginning of an action to its end",
+            (_, true) => "from the moment a message was due to its answer",
+            (_, false) => "from sending a message to its answer",
+        };
+        Self {
+            sent,
+            received,
+            latency,
+        }
+    }
+}
+
+/// What was measured, in a sentence without its end: kind, size, connections, how the pace was set.
+pub(crate) fn question(report: &Report) -> String {
+    let settings = &report.settings;
+    let connections = many(settings.connections, "connection");
+    let size = settings
+        .size_bytes
+        .map(|size| format!(" of {}", bytes(size as f64)))
+        .unwrap_or_default();
+    match report.kind.as_str() {
+        "storm" => {
+            let pace = settings.rate.map_or_else(
+                || "as fast as they go".to_owned(),
+                |rate_asked| format!("{} a second", rate(rate_asked)),
+            );
+            format!("{connections}, opened {pace}, then one message{size} and its answer on each")
+        }
+        "echo" => format!(
+            "Messages{size} and their echoes on {connections}, {}",
+            pace(settings, "messages")
+        ),
+        "broadcast" => format!(
+            "Publications{size} to subscribers, {connections}, {}",
+            pace(settings, "publications")
+        ),
+        "push" => format!(
+            "Pushes{size} from the back end to {connections}, {}",
+            pace(settings, "pushes")
+        ),
+        "http" => format!(
+            "HTTP requests on {connections}, {}",
+            pace(settings, "requests")
+        ),
+        "shootout" => {
+            "The websocket shootout: round trips of one message among more and more clients"
+                .to_owned()
+        }
+        "script" => format!(
+            "{} of a script, each at its own pace",
+            many(settings.connections, "user")
+        ),
+        "scenario" => format!(
+            "A scenario of {}",
+            many(report.phases.len() as u64, "phase")
+        ),
+        _ => format!("{connections}, {}", pace(settings, "messages")),
+    }
+}
+
+/// For how long, and what was left out.
+pub(crate) fn span(report: &Report) -> String {
+    let measured = match (report.interrupted, report.settings.duration_s) {
+        (true, Some(planned)) => {
+            format!(
+                "Interrupted: measured for {} of the {} planned",
+                seconds(report.seconds),
+                seconds(planned)
+            )
+        }
+        (true, None) => format!("Interrupted: measured for {}", seconds(report.seconds)),
+        (false, _) => format!("Measured for {}", seconds(report.seconds)),
+    };
+    if report.settings.warmup_s > 0.0 {
+        let warmup = seconds(report.settings.warmup_s);
+        format!(
+            "{measured} after a warm-up of {warmup}, which counts only for connections, errors, messages that nobody asked for, and the ledger."
+        )
+    } else {
+        format!("{measured}, without a warm-up.")
+    }
+}
+
+fn pace(settings: &Settings, what: &str) -> String {
+    match (settings.rate, settings.inflight) {
+        (Some(asked), _) => format!("open loop at {} {what} a second in all", rate(asked)),
+        (None, Some(1)) => "closed loop, one in flight on each".to_owned(),
+        (None, Some(inflight)) => format!("closed loop, {inflight} in flight on each"),
+        (None, None) => "as fast as the answers come".to_owned(),
+    }
+}

@@ -1,0 +1,257 @@
+//! A run in several processes: the first one leads, the others are members, which it starts, tells when to begin and
+//! end, and whose tallies it adds up.
+//!
+//! They talk in lines. To a member: its part of the plan, then [`CoordinatorMessage`]s. From a member: [`WorkerReport`]. The monotonic
+//! clock is the same for all of them, so "start" can name a time.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::control::TotalProgress;
+use crate::plan::Plan;
+use crate::tally::Tally;
+use crate::thread_group::{POLL_INTERVAL, ThreadGroup};
+
+/// What a member is.
+#[derive(Serialize, Deserialize)]
+struct WorkerPlan {
+    plan: Plan,
+    process: u32,
+}
+
+/// What a member is told.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+enum CoordinatorMessage {
+    Start { at_ns: u64 },
+    Stop,
+    Hold(bool),
+}
+
+/// What a member tells.
+#[derive(Debug, Serialize, Deserialize)]
+enum WorkerReport {
+    Live(TotalProgress),
+    Tally(Box<Tally>),
+    Failed(String),
+}
+
+/// Runs one process's part, as a member: orders come in, news go out. For the program that the leader starts.
+///
+/// # Errors
+/// The leader is gone, or was none.
+pub fn serve(orders: impl io::Read + Send + 'static, mut news: impl Write) -> io::Result<()> {
+    let mut orders = BufReader::new(orders);
+    let mut line = String::new();
+    orders.read_line(&mut line)?;
+    let part: WorkerPlan = serde_json::from_str(&line)?;
+    let crew = ThreadGroup::spawn(&Arc::new(part.plan), part.process)?;
+    let control = Arc::clone(&crew.control);
+    thread::spawn(move || {
+        for line in orders.lines().map_while(Result::ok) {
+            match serde_json::from_str(&line) {
+                Ok(CoordinatorMessage::Start { at_ns }) => control.start_at(at_ns),
+                Ok(CoordinatorMessage::Stop) => control.stop(),
+                Ok(CoordinatorMessage::Hold(held)) => control.hold(held),
+                Err(_) => break,
+            }
+        }
+        // Nobody leads any more.
+        control.stop();
+        control.stop();
+    });
+    while !crew.is_finished() {
+        send(&mut news, &WorkerReport::Live(crew.control.sums()))?;
+        thread::sleep(POLL_INTERVAL);
+    }
+    send(&mut news, &WorkerReport::Live(crew.control.sums()))?;
+    match crew.join() {
+        Ok(tally) => send(&mut news, &WorkerReport::Tally(Box::new(tally))),
+        Err(error) => send(&mut news, &WorkerReport::Failed(error.to_string())),
+    }
+}
+
+fn send(out: &mut impl Write, news: &WorkerReport) -> io::Result<()> {
+    let mut line = serde_json::to_vec(news)?;
+    line.push(b'\n');
+    out.write_all(&line)?;
+    out.flush()
+}
+
+/// A member as its leader sees it.
+#[derive(Debug)]
+pub(crate) struct WorkerProcess {
+    child: Child,
+    orders: Option<ChildStdin>,
+    state: Arc<Mutex<TotalProgress>>,
+    reader: Option<JoinHandle<io::Result<Tally>>>,
+}
+
+impl WorkerProcess {
+    /// Starts `program` (with `arguments`), which is to call [`serve`].
+    pub(crate) fn start(program: &Command, plan: &Plan, process: u32) -> io::Result<Self> {
+        let mut command = Command::new(program.get_program());
+        command
+            .args(program.get_args())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Ctrl-C is for the leader.
+            .process_group(0);
+        let mut child = command.spawn()?;
+        let (Some(mut orders), Some(news)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(io::Error::other("a process without pipes"));
+        };
+        let part = WorkerPlan {
+            plan: plan.clone(),
+            process,
+        };
+        let mut line = serde_json::to_vec(&part)?;
+        line.push(b'\n');
+        orders.write_all(&line)?;
+        let state = Arc::new(Mutex::new(TotalProgress::default()));
+        let shared = Arc::clone(&state);
+        let reader = thread::spawn(move || {
+            let result = read(BufReader::new(news), &shared);
+            // Nobody is to wait for a member that has failed.
+            let mut sums = shared.lock();
+            (sums.ready, sums.done, sums.finished) = (true, true, true);
+            result
+        });
+        Ok(Self {
+            child,
+            orders: Some(orders),
+            state,
+            reader: Some(reader),
+        })
+    }
+
+    pub(crate) fn sums(&self) -> TotalProgress {
+        *self.state.lock()
+    }
+
+    pub(crate) fn start_at(&mut self, at_ns: u64) {
+        self.order(CoordinatorMessage::Start { at_ns });
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.order(CoordinatorMessage::Stop);
+    }
+
+    pub(crate) fn hold(&mut self, held: bool) {
+        self.order(CoordinatorMessage::Hold(held));
+    }
+
+    /// One that does not hear is told by its reader.
+    fn order(&mut self, order: CoordinatorMessage) {
+        if let (Some(orders), Ok(mut line)) = (&mut self.orders, serde_json::to_vec(&order)) {
+            line.push(b'\n');
+            let _ = orders.write_all(&line);
+        }
+    }
+
+    /// Waits for its end and takes its tally; or says in words how it was lost.
+    pub(crate) fn dismiss(mut self) -> Result<Tally, String> {
+        let reader = self.reader.take();
+        let tally = reader.map(JoinHandle::join);
+        self.orders = None;
+        let status = self.child.wait().map_err(|error| error.to_string())?;
+        match tally {
+            Some(Ok(Ok(tally))) => Ok(tally),
+            Some(Ok(Err(error))) => Err(exit_description(status, &error)),
+            _ => Err("its reader has panicked".to_owned()),
+        }
+    }
+}
+
+/// How a member without a tally ended: a signal explains its silence, otherwise it may have said why.
+fn exit_description(status: ExitStatus, said: &io::Error) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("killed by signal {signal}"),
+        (None, Some(code)) if said.kind() == io::ErrorKind::UnexpectedEof => {
+            format!("ended with exit code {code} before its time")
+        }
+        _ => said.to_string(),
+    }
+}
+
+impl Drop for WorkerProcess {
+    fn drop(&mut self) {
+        // Without orders it ends by itself.
+        self.orders = None;
+    }
+}
+
+fn read(news: impl BufRead, state: &Mutex<TotalProgress>) -> io::Result<Tally> {
+    for line in news.lines() {
+        match serde_json::from_str(&line?)? {
+            WorkerReport::Live(sums) => {
+                *state.lock() = sums;
+            }
+            WorkerReport::Tally(tally) => return Ok(*tally),
+            WorkerReport::Failed(words) => return Err(io::Error::other(words)),
+        }
+    }
+    Err(io::ErrorKind::UnexpectedEof.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loads::LoadPlan;
+    use crate::loads::storm::StormPlan;
+    use crate::payload::PayloadPlan;
+    use crate::plan::Endpoint;
+    use crate::target::Target;
+
+    /// A member that reads its part and then does as the shell is told.
+    fn member(script: &str) -> WorkerProcess {
+        let target = Target::parse("ws://127.0.0.1:1/").unwrap();
+        let plan = Plan {
+            endpoints: vec![Endpoint::new(target, 2)],
+            load: LoadPlan::Storm(StormPlan {
+                payload: PayloadPlan::default(),
+            }),
+            duration_ns: None,
+            warmup_ns: 0,
+            timeout_ns: 1,
+            opening_max: 1,
+            connect_rate: None,
+            sources: Vec::new(),
+            seed: 0,
+            threads: 1,
+            processes: 2,
+        };
+        let mut program = Command::new("sh");
+        program.args(["-c", &format!("read part; {script}")]);
+        WorkerProcess::start(&program, &plan, 0).unwrap()
+    }
+
+    #[test]
+    fn how_one_was_lost_is_said() {
+        for (script, how) in [
+            ("kill -9 $$", "killed by signal 9"),
+            // In the middle of a line.
+            ("printf '{\"Live\":'; kill -15 $$", "killed by signal 15"),
+            ("exit 3", "ended with exit code 3 before its time"),
+            ("echo '{\"Failed\":\"no descriptors\"}'", "no descriptors"),
+        ] {
+            assert_eq!(member(script).dismiss().unwrap_err(), how, "{script}");
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_one_that_is_lost() {
+        let member = member("kill -9 $$");
+        while !member.sums().finished {
+            thread::yield_now();
+        }
+        let sums = member.sums();
+        assert!(sums.ready && sums.done, "{sums:?}");
+        assert!(member.dismiss().is_err());
+    }
+}

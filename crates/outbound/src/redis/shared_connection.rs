@@ -1,0 +1,269 @@
+//! The one connection that ordinary commands share: made when it is needed, made again when it was lost.
+//!
+//! While the server is away, attempts have longer and longer pauses between them, and in a pause every command fails at
+//! once: nothing piles up.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo as _, ProtocolVersion,
+    PushInfo, PushKind, RedisConnectionInfo, TlsCertificates,
+};
+use socket2::TcpKeepalive;
+use tokio::time::{Instant, timeout};
+use veche_calls::redis::RedisDatabase;
+use veche_calls::{CallError, CallErrorKind, TlsMode};
+
+use super::PAUSES;
+use super::values::{call_error, not_connected};
+use crate::authority;
+use crate::metrics::{ClientMetrics, ConnectionGuard};
+
+/// After a connection was silent for so long, the system asks the other side whether it is there.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// Requests that wait for the connection's task to take them.
+const BUFFER: usize = 1024;
+
+/// How connections to a server come about.
+#[derive(Clone, Debug)]
+pub(super) struct RedisDialer {
+    keyspace: Arc<RedisDatabase>,
+}
+
+impl RedisDialer {
+    pub(super) fn new(keyspace: &Arc<RedisDatabase>) -> Self {
+        let keyspace = Arc::clone(keyspace);
+        Self { keyspace }
+    }
+
+    /// A connection; `pushed` gets what the server says unasked, and [`PushKind::Disconnection`] at its end.
+    pub(super) async fn connect(
+        &self,
+        pushed: impl Fn(PushInfo) + Send + Sync + 'static,
+    ) -> Result<MultiplexedConnection, CallError> {
+        let client = self.client().await?;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(BUFFER)
+            .set_push_sender(move |push| {
+                pushed(push);
+                Ok::<(), redis::aio::SendError>(())
+            });
+        let connection = client.get_multiplexed_async_connection_with_config(&config);
+        connection.await.map_err(|error| not_connected(&error))
+    }
+
+    async fn client(&self) -> Result<Client, CallError> {
+        let server = &self.keyspace.server;
+        let address = match server.tls {
+            TlsMode::Off => ConnectionAddr::Tcp(server.host.clone(), server.port),
+            TlsMode::Public | TlsMode::Authority(_) => ConnectionAddr::TcpTls {
+                host: server.host.clone(),
+                port: server.port,
+                insecure: false,
+                tls_params: None,
+            },
+        };
+        let mut account = RedisConnectionInfo::default()
+            .set_db(self.keyspace.database.into())
+            .set_protocol(ProtocolVersion::RESP3)
+            .set_lib_name("veche", env!("CARGO_PKG_VERSION"));
+        if let Some(user) = &server.user {
+            account = account.set_username(user);
+        }
+        if let Some(password) = &server.password {
+            account = account.set_password(&password.0);
+        }
+        let keepalive = TcpKeepalive::new()
+            .with_time(KEEPALIVE)
+            .with_interval(KEEPALIVE / 3);
+        let tcp = TcpSettings::default()
+            .set_nodelay(true)
+            .set_keepalive(keepalive);
+        let info = address
+            .into_connection_info()
+            .map_err(|error| call_error(&error))?;
+        let info = info.set_redis_settings(account).set_tcp_settings(tcp);
+        let client = match authority::read("redis", &server.tls).await? {
+            Some(roots) => {
+                let certificates = TlsCertificates {
+                    client_tls: None,
+                    root_cert: Some(roots.pem().to_vec()),
+                };
+                Client::build_with_tls(info, certificates)
+            }
+            None => Client::open(info),
+        };
+        client.map_err(|error| call_error(&error))
+    }
+}
+
+/// The shared connection.
+pub(super) struct SharedConnection {
+    dialer: RedisDialer,
+    connect_timeout: Duration,
+    state: Mutex<State>,
+    /// Held by whoever connects.
+    connecting: tokio::sync::Mutex<()>,
+    figures: Arc<ClientMetrics>,
+}
+
+impl fmt::Debug for SharedConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Link")
+    }
+}
+
+enum State {
+    Up(ConnectionRef),
+    Down {
+        /// No attempt before.
+        until: Instant,
+        pause: Duration,
+        /// Of the last attempt.
+        fault: Option<CallError>,
+    },
+}
+
+/// A connection, in a command's hands.
+#[derive(Clone)]
+pub(super) struct ConnectionRef {
+    pub(super) connection: MultiplexedConnection,
+    life: Arc<Liveness>,
+    /// What it had answered when the command began.
+    answers: u64,
+}
+
+struct Liveness {
+    is_over: Arc<AtomicBool>,
+    answers: AtomicU64,
+    _connected: ConnectionGuard,
+}
+
+impl ConnectionRef {
+    pub(super) fn has_answered(&self) {
+        self.life.answers.fetch_add(1, Relaxed);
+    }
+
+    /// Whether nobody has had an answer since.
+    pub(super) fn is_silent(&self) -> bool {
+        self.life.answers.load(Relaxed) == self.answers
+    }
+}
+
+impl SharedConnection {
+    pub(super) fn new(
+        dialer: RedisDialer,
+        connect_timeout: Duration,
+        figures: Arc<ClientMetrics>,
+    ) -> Self {
+        Self {
+            dialer,
+            connect_timeout,
+            state: Mutex::new(State::Down {
+                until: Instant::now(),
+                pause: PAUSES[0],
+                fault: None,
+            }),
+            connecting: tokio::sync::Mutex::new(()),
+            figures,
+        }
+    }
+
+    /// The connection, as far as one can know; a new one if it is known to be lost.
+    pub(super) async fn connection(&self) -> Result<ConnectionRef, CallError> {
+        if let Some(known) = self.known() {
+            return known;
+        }
+        let _connecting = self.connecting.lock().await;
+        // Somebody else may have had success meanwhile, or none.
+        if let Some(known) = self.known() {
+            return known;
+        }
+        let is_over = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&is_over);
+        let connect = self.dialer.connect(move |push| {
+            if push.kind == PushKind::Disconnection {
+                told.store(true, Relaxed);
+            }
+        });
+        let connection = timeout(self.connect_timeout, connect)
+            .await
+            .unwrap_or_else(|_| {
+                let words = format!("redis: not connected within {:?}", self.connect_timeout);
+                Err(CallError::new(CallErrorKind::Unreachable, words))
+            });
+        match connection {
+            Ok(connection) => Ok(self.up(connection, is_over)),
+            Err(fault) => {
+                self.down(fault.clone());
+                Err(fault)
+            }
+        }
+    }
+
+    /// What is known without an attempt: a connection that lives, or that there is none for now.
+    fn known(&self) -> Option<Result<ConnectionRef, CallError>> {
+        match &*self.state.lock() {
+            State::Up(up) => {
+                let is_alive = !up.life.is_over.load(Relaxed);
+                is_alive.then(|| {
+                    let answers = up.life.answers.load(Relaxed);
+                    Ok(ConnectionRef {
+                        answers,
+                        ..up.clone()
+                    })
+                })
+            }
+            State::Down { until, fault, .. } => {
+                let fault = fault.as_ref().filter(|_| Instant::now() < *until)?;
+                Some(Err(fault.clone()))
+            }
+        }
+    }
+
+    fn up(&self, connection: MultiplexedConnection, is_over: Arc<AtomicBool>) -> ConnectionRef {
+        let up = ConnectionRef {
+            connection,
+            life: Arc::new(Liveness {
+                is_over,
+                answers: AtomicU64::new(0),
+                _connected: self.figures.connected(),
+            }),
+            answers: 0,
+        };
+        *self.state.lock() = State::Up(up.clone());
+        up
+    }
+
+    fn down(&self, fault: CallError) {
+        let state = &mut *self.state.lock();
+        let [first, longest] = PAUSES;
+        let pause = match state {
+            State::Down {
+                pause,
+                fault: Some(_),
+                ..
+            } => (*pause * 2).min(longest),
+            _ => first,
+        };
+        *state = State::Down {
+            until: Instant::now() + pause,
+            pause,
+            fault: Some(fault),
+        };
+    }
+
+    /// A command has found out that this connection is of no use.
+    pub(super) fn lost(&self, lost: &ConnectionRef) {
+        lost.life.is_over.store(true, Relaxed);
+    }
+}

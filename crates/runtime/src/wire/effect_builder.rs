@@ -1,0 +1,361 @@
+//! What a worker wants done, as effects of the contract: from here on it runs through the same code as any runtime's.
+
+use veche_types::{ConnectionId, MessageKind, PayloadKind};
+
+use super::from_worker::{CallRequest, HandlerEnd, HandlerOutput, WorkerCall, WorkerEffect};
+use super::head::AttributeValue;
+use crate::hooks::HookResponse;
+use crate::{
+    Attribute, Credential, Effect, Effects, HandshakeReply, Level, PositionRequest, Token,
+};
+use veche_calls::WorkerConnection;
+
+/// What the event was whose handler wants something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventOrigin {
+    /// A handshake that is not answered.
+    Handshake(ConnectionId),
+    /// A message or the end of a WebSocket.
+    Connection(ConnectionId),
+    /// An HTTP request that is not answered.
+    Request(ConnectionId),
+    /// The request of a hook, by its number.
+    Hook(u64),
+    /// Nothing that is answered.
+    Worker,
+}
+
+/// What effects of a worker need beside them.
+pub trait CallBridge {
+    /// Returns a token that nothing waits with.
+    fn token(&mut self) -> Token;
+
+    /// Keeps attributes of a connection, which are no effect but the runtime's own.
+    fn set_attribute(&mut self, of: WorkerConnection, name: &str, value: Option<Attribute>);
+}
+
+/// More than the effects of one turn have room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too much is sent at once")]
+pub struct EffectsFull;
+
+/// Makes effects of what a handler of an event wants done.
+///
+/// A connection that is being opened takes no effect before [`Event::Open`](crate::Event::Open): of an accepted handshake the
+/// runtime carries the end first, and keeps the effects until then.
+#[derive(Clone, Copy, Debug)]
+pub struct EffectBuilder {
+    /// The worker that has the connections.
+    pub worker: u16,
+    /// What the event was.
+    pub origin: EventOrigin,
+}
+
+impl EffectBuilder {
+    /// Leaves what a handler wants done among the effects.
+    ///
+    /// # Errors
+    /// The effects have no room: those that had are there.
+    pub fn add_effects(
+        self,
+        handled: HandlerOutput<'_>,
+        desk: &mut impl CallBridge,
+        into: &mut Effects,
+    ) -> Result<(), EffectsFull> {
+        for effect in handled.effects {
+            self.effect(effect, desk, into)?;
+        }
+        match handled.end {
+            Some(end) => self.end(end, into),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves a call among the effects, to be answered by that token; `false` where the runtime has the answer itself.
+    ///
+    /// # Errors
+    /// The effects have no room.
+    pub fn add_call(
+        self,
+        call: WorkerCall<'_>,
+        token: Token,
+        into: &mut Effects,
+    ) -> Result<bool, EffectsFull> {
+        let effect = match call.request {
+            CallRequest::Connection { .. } => return Ok(false),
+            CallRequest::Api { method, body } => Effect::Command {
+                method: method.into_owned(),
+                body: into.store(body).ok_or(EffectsFull)?,
+                token,
+            },
+            CallRequest::Connections { user, limit } => Effect::Find {
+                user: user.into_owned(),
+                limit,
+                token,
+            },
+            CallRequest::Subscribe {
+                who,
+                channel,
+                since,
+            } => {
+                let Some(who) = self.local_connection(who) else {
+                    return Ok(false);
+                };
+                Effect::Subscribe {
+                    who,
+                    channel: channel.into_owned(),
+                    place: Some(PositionRequest {
+                        since: since.map(Into::into),
+                    }),
+                    token,
+                }
+            }
+            CallRequest::Renew { who, token: secret } => {
+                let Some(who) = self.local_connection(who) else {
+                    return Ok(false);
+                };
+                let credential = Credential(secret.into_owned());
+                Effect::Renew {
+                    who,
+                    credential,
+                    token,
+                }
+            }
+            CallRequest::Part { data } => {
+                let EventOrigin::Request(to) = self.origin else {
+                    return Ok(false);
+                };
+                Effect::Part {
+                    to,
+                    data: into.store(data).ok_or(EffectsFull)?,
+                    token: Some(token),
+                }
+            }
+        };
+        into.list.push(effect);
+        Ok(true)
+    }
+
+    /// The connection of this worker that is meant, if it is one.
+    fn local_connection(self, place: Option<WorkerConnection>) -> Option<ConnectionId> {
+        let place = self.place(place)?;
+        (place.worker == self.worker).then_some(id_of(place))
+    }
+
+    fn place(self, place: Option<WorkerConnection>) -> Option<WorkerConnection> {
+        place.or(match self.origin {
+            EventOrigin::Handshake(id) | EventOrigin::Connection(id) | EventOrigin::Request(id) => {
+                Some(WorkerConnection {
+                    worker: self.worker,
+                    index: id.index,
+                    generation: id.generation,
+                })
+            }
+            EventOrigin::Hook(_) | EventOrigin::Worker => None,
+        })
+    }
+
+    fn effect(
+        self,
+        effect: WorkerEffect<'_>,
+        desk: &mut impl CallBridge,
+        into: &mut Effects,
+    ) -> Result<(), EffectsFull> {
+        let effect = match effect {
+            WorkerEffect::Send { to, kind, data } => {
+                let Some(place) = self.place(to) else {
+                    return Ok(());
+                };
+                let data = into.store(data).ok_or(EffectsFull)?;
+                let (to, worker) = (id_of(place), place.worker);
+                match worker == self.worker {
+                    true => Effect::Send { to, kind, data },
+                    false => Effect::SendFar {
+                        worker,
+                        to,
+                        kind,
+                        data,
+                    },
+                }
+            }
+            WorkerEffect::Publish {
+                channel,
+                kind,
+                data,
+            } => Effect::Publish {
+                channel: channel.into_owned(),
+                kind: match kind {
+                    PayloadKind::Binary => MessageKind::Binary,
+                    PayloadKind::Text | PayloadKind::Json => MessageKind::Text,
+                },
+                is_json: kind == PayloadKind::Json,
+                data: into.store(data).ok_or(EffectsFull)?,
+            },
+            // Other workers' connections are not subscribed from here.
+            WorkerEffect::Subscribe { who, channel } => match self.local_connection(who) {
+                Some(who) => Effect::Subscribe {
+                    who,
+                    channel: channel.into_owned(),
+                    place: None,
+                    token: desk.token(),
+                },
+                None => return Ok(()),
+            },
+            WorkerEffect::Unsubscribe { who, channel } => match self.local_connection(who) {
+                Some(who) => Effect::Unsubscribe {
+                    who,
+                    channel: channel.into_owned(),
+                },
+                None => return Ok(()),
+            },
+            WorkerEffect::Close { of, code, reason } => {
+                let Some(place) = self.place(of) else {
+                    return Ok(());
+                };
+                let (of, worker, reason) = (id_of(place), place.worker, reason.into_owned());
+                match worker == self.worker {
+                    true => Effect::Close { of, code, reason },
+                    false => Effect::CloseFar {
+                        worker,
+                        of,
+                        code,
+                        reason,
+                    },
+                }
+            }
+            WorkerEffect::Attributes { of, set } => {
+                if let Some(place) = self.place(of) {
+                    for (name, value) in set {
+                        let value = value.map(|value: AttributeValue| value.into());
+                        desk.set_attribute(place, &name, value);
+                    }
+                }
+                return Ok(());
+            }
+            WorkerEffect::Begin { status, headers } => match self.origin {
+                EventOrigin::Request(to) => Effect::Begin {
+                    to,
+                    status,
+                    headers,
+                },
+                _ => return Ok(()),
+            },
+            WorkerEffect::Part { data } => match self.origin {
+                EventOrigin::Request(to) => Effect::Part {
+                    to,
+                    data: into.store(data).ok_or(EffectsFull)?,
+                    token: None,
+                },
+                _ => return Ok(()),
+            },
+            WorkerEffect::End { is_whole } => match self.origin {
+                EventOrigin::Request(to) => Effect::End { to, is_whole },
+                _ => return Ok(()),
+            },
+            WorkerEffect::Log { level, text } => {
+                into.log(level, text.into_owned(), None);
+                return Ok(());
+            }
+        };
+        into.list.push(effect);
+        Ok(())
+    }
+
+    fn end(self, end: HandlerEnd<'_>, into: &mut Effects) -> Result<(), EffectsFull> {
+        let effect = match (self.origin, end) {
+            (origin, HandlerEnd::Failed(text)) => {
+                into.log(Level::Error, text.into_owned(), None);
+                match origin {
+                    EventOrigin::Handshake(of) => {
+                        refuse(of, 500, text_headers(), b"internal error\n")
+                    }
+                    EventOrigin::Request(to) => Effect::Respond {
+                        to,
+                        status: 500,
+                        headers: text_headers(),
+                        body: into.store(b"internal error\n").ok_or(EffectsFull)?,
+                    },
+                    EventOrigin::Connection(of) => Effect::Failed { of },
+                    EventOrigin::Hook(number) => Effect::Hook {
+                        number,
+                        response: HookResponse::Failed,
+                    },
+                    EventOrigin::Worker => return Ok(()),
+                }
+            }
+            (EventOrigin::Handshake(of), HandlerEnd::Accept { user, protocol }) => {
+                Effect::Handshake {
+                    of,
+                    reply: HandshakeReply::Accept {
+                        user: user.map(Into::into),
+                        protocol: protocol.map(Into::into),
+                    },
+                }
+            }
+            (
+                EventOrigin::Handshake(of),
+                HandlerEnd::Response {
+                    status,
+                    headers,
+                    body,
+                },
+            ) => refuse(of, status, headers, body),
+            (
+                EventOrigin::Request(to),
+                HandlerEnd::Response {
+                    status,
+                    headers,
+                    body,
+                },
+            ) => Effect::Respond {
+                to,
+                status,
+                headers,
+                body: into.store(body).ok_or(EffectsFull)?,
+            },
+            (
+                EventOrigin::Request(to),
+                HandlerEnd::File {
+                    status,
+                    headers,
+                    path,
+                },
+            ) => Effect::RespondFile {
+                to,
+                status,
+                headers,
+                path: path.into_owned(),
+            },
+            (EventOrigin::Hook(number), HandlerEnd::Hook(response)) => Effect::Hook {
+                number,
+                response: *response,
+            },
+            (EventOrigin::Connection(of), _) => Effect::Ready { of },
+            _ => return Ok(()),
+        };
+        into.list.push(effect);
+        Ok(())
+    }
+}
+
+fn id_of(place: WorkerConnection) -> ConnectionId {
+    ConnectionId {
+        index: place.index,
+        generation: place.generation,
+    }
+}
+
+fn text_headers() -> Vec<(String, String)> {
+    vec![("Content-Type".into(), "text/plain; charset=utf-8".into())]
+}
+
+fn refuse(of: ConnectionId, status: u16, headers: Vec<(String, String)>, body: &[u8]) -> Effect {
+    Effect::Handshake {
+        of,
+        reply: HandshakeReply::Refuse {
+            status,
+            headers,
+            body: body.to_vec(),
+        },
+    }
+}

@@ -1,0 +1,117 @@
+//! What a VM has asked for so far, by number: scripts have the numbers in objects that the files in `lua` make.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mlua::MultiValue;
+
+use super::argument::as_number;
+use super::fault;
+
+/// A list that grows and never shrinks; clones are the same list.
+pub(crate) struct GrowingList<T> {
+    inner: Rc<RefCell<Inner<T>>>,
+    /// What a number is told that none has.
+    missing: &'static str,
+}
+
+struct Inner<T> {
+    list: Vec<Arc<T>>,
+    /// By address: what is in the list stays where it is.
+    numbers: HashMap<*const T, usize>,
+}
+
+impl<T> GrowingList<T> {
+    pub(crate) fn new(missing: &'static str) -> Self {
+        let inner = Inner {
+            list: Vec::new(),
+            numbers: HashMap::new(),
+        };
+        Self {
+            inner: Rc::new(RefCell::new(inner)),
+            missing,
+        }
+    }
+
+    /// For what the store has: that limits how many there can be.
+    pub(super) fn of_store() -> Self {
+        Self::new("there is none of that number")
+    }
+
+    /// Its number, the same if this very one is kept already.
+    pub(super) fn keep(&self, one: Arc<T>) -> f64 {
+        let Inner { list, numbers } = &mut *self.inner.borrow_mut();
+        let number = *numbers.entry(Arc::as_ptr(&one)).or_insert_with(|| {
+            list.push(one);
+            list.len() - 1
+        });
+        number as f64
+    }
+
+    /// What has that number.
+    pub(crate) fn find(&self, number: f64) -> mlua::Result<Arc<T>> {
+        let found = self.inner.borrow().list.get(number as usize).cloned();
+        found.ok_or_else(|| fault(self.missing))
+    }
+
+    /// What has the number that is the first of a call's values, which is taken off.
+    pub(super) fn find_first(&self, values: &mut MultiValue) -> mlua::Result<Arc<T>> {
+        let number = values.pop_front();
+        let number = number.as_ref().and_then(as_number);
+        self.find(number.ok_or_else(|| fault(self.missing))?)
+    }
+}
+
+impl<T: PartialEq> GrowingList<T> {
+    /// The number of an equal one, or of this one from now on; `None` if there are `most` others already.
+    pub(super) fn keep_equal(&self, one: T, most: usize) -> Option<f64> {
+        let list = &mut self.inner.borrow_mut().list;
+        let known = list.iter().position(|known| **known == one);
+        if known.is_none() {
+            if list.len() == most {
+                return None;
+            }
+            list.push(Arc::new(one));
+        }
+        Some(known.unwrap_or(list.len() - 1) as f64)
+    }
+}
+
+impl<T> Clone for GrowingList<T> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Rc::clone(&self.inner),
+            missing: self.missing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Arc, GrowingList};
+
+    #[test]
+    fn the_same_one_has_one_number() {
+        let kept = GrowingList::of_store();
+        let (one, other) = (Arc::new(7), Arc::new(7));
+        assert_eq!(kept.keep(Arc::clone(&one)), 0.0);
+        assert_eq!(kept.clone().keep(Arc::clone(&other)), 1.0);
+        assert_eq!(kept.keep(Arc::clone(&one)), 0.0);
+        assert!(Arc::ptr_eq(&kept.find(1.0).expect("kept"), &other));
+        let error = kept.find(2.0).expect_err("none").to_string();
+        assert!(error.contains("there is none of that number"), "{error}");
+    }
+
+    #[test]
+    fn equal_ones_have_one_number_up_to_a_limit() {
+        let kept = GrowingList::new("no such one");
+        let numbers = ["a", "b", "a", "c", "b"].map(|one| kept.keep_equal(one, 2));
+        assert_eq!(
+            numbers,
+            [Some(0.0), Some(1.0), Some(0.0), None, Some(1.0)],
+            "what is known is found where no other has room"
+        );
+    }
+}

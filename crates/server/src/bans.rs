@@ -1,0 +1,513 @@
+//! Users and tokens that are not let in: one table for all workers, and a file, so that a new process knows them too.
+//!
+//! The file has a line of JSON for each command of the back end, in order; the last one of a user or token counts. It is
+//! written before the back end gets its answer, and synced by the control thread within about a second, so that no worker
+//! waits for the disk: a power cut loses the commands since the last sync. What can't be written is in force all the same,
+//! the back end is told, and it is tried again. What is over stays in the table and in the file, since the clock may be
+//! ahead for a while. While one process takes over from another both have it: each writes under a lock, and reads about
+//! once a second what the other one has written. Where most of it is over it is written anew.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::{FlockOperation, flock};
+use serde_json::{Value, json};
+use tracing::warn;
+use veche_clock::now;
+use veche_files::WriteOptions;
+use veche_frontends::issued_token::{Ban, BanError, IssuedToken};
+
+/// Most users, and most tokens, and most users whose tokens don't hold.
+const BLOCKS_MAX: usize = 100_000;
+
+/// So many lines may be over before the file is written anew.
+const OVER_MAX: usize = 1000;
+
+/// So long after the start nothing is taken out of the file: the clock may not be right before.
+const SETTLED: Duration = Duration::from_secs(3600);
+
+/// So often somebody looks at the file.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// So many may wait to be written.
+const UNWRITTEN_MAX: usize = 100_000;
+
+/// How often, and how long each time, a worker waits for the other process's lock.
+const LOCK_TRIES: u32 = 20;
+const LOCK_WAIT: Duration = Duration::from_millis(1);
+
+/// When it is over, in seconds since 1970.
+type ExpiryTime = Option<u64>;
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(crate) struct Bans {
+    /// Nobody was ever blocked: the usual case costs nothing.
+    is_used: AtomicBool,
+    table: RwLock<BanTable>,
+    /// Held while the file is written, so that it has the order of the table.
+    file: Mutex<Option<BanFile>>,
+}
+
+/// The file.
+#[derive(Debug)]
+struct BanFile {
+    path: PathBuf,
+    /// What of it the table has: which file, and how many bytes.
+    known: (u64, u64),
+    /// How many lines it has.
+    lines: usize,
+    /// How many of them could not be read, after a power cut.
+    holes: usize,
+    /// Entries in force that could not be written, in order.
+    unwritten: Vec<Ban>,
+    /// Something was written that may not be on the disk.
+    is_unsynced: bool,
+    /// When the file was opened.
+    opened: Instant,
+}
+
+#[derive(Debug, Default)]
+struct BanTable {
+    users: HashMap<Box<str>, ExpiryTime>,
+    tokens: HashMap<Box<str>, ExpiryTime>,
+    /// With the time before which they were issued.
+    tokens_of: HashMap<Box<str>, (u64, ExpiryTime)>,
+}
+
+impl Bans {
+    /// Knows what the file says; what comes is written there.
+    ///
+    /// # Errors
+    /// The file can't be read or written, on one line.
+    pub(crate) fn open(path: Option<&Path>) -> Result<Self, String> {
+        let blocks = Self::default();
+        let Some(path) = path else {
+            return Ok(blocks);
+        };
+        let mut log = BanFile {
+            path: path.to_owned(),
+            known: (0, 0),
+            lines: 0,
+            holes: 0,
+            unwritten: Vec::new(),
+            // A process that was killed may have left it so.
+            is_unsynced: true,
+            opened: now(),
+        };
+        let failed = |error: io::Error| format!("{}: {error}", path.display());
+        // Nobody but another process waits for it here. A full disk keeps no process from starting.
+        let _lock = or_retry_later(log.lock()).map_err(failed)?;
+        let table = log.read().map_err(failed)?;
+        if log.holes > 0 {
+            let (path, lines) = (path.display(), log.holes);
+            warn!(%path, lines, "[api] blocks: a power cut has left lines that can't be read");
+        }
+        if log.known == (0, 0) || log.holes > 0 {
+            or_retry_later(log.rewrite(&table)).map_err(failed)?;
+        }
+        blocks.is_used.store(!table.is_empty(), Relaxed);
+        *blocks.table.write() = table;
+        *blocks.file.lock() = Some(log);
+        Ok(blocks)
+    }
+
+    /// Learns what another process has written, keeps the file small, and has the disk take what was written. When to be
+    /// called next.
+    ///
+    /// # Errors
+    /// The file can't be read or written; what was known is known.
+    pub(crate) fn refresh(&self, now_s: u64) -> Option<(Instant, io::Result<()>)> {
+        let mut file = self.file.lock();
+        let log = file.as_mut()?;
+        let result = self.catch_up(log, now_s);
+        let unsynced = std::mem::take(&mut log.is_unsynced).then(|| log.path.clone());
+        // No worker waits for the disk.
+        drop(file);
+        let synced = unsynced.map_or(Ok(()), |path| self.sync(&path));
+        Some((now() + LOOK_EVERY, result.and(synced)))
+    }
+
+    /// Has the disk take the file, and its name.
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        let file = match veche_files::read(path) {
+            // There was no room for it yet.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            file => file,
+        };
+        let synced = file
+            .and_then(|file| file.sync_all())
+            .and_then(|()| File::open(folder.unwrap_or(Path::new(".")))?.sync_all());
+        if synced.is_err()
+            && let Some(log) = &mut *self.file.lock()
+        {
+            log.is_unsynced = true;
+        }
+        synced
+    }
+
+    fn catch_up(&self, log: &mut BanFile, now_s: u64) -> io::Result<()> {
+        let is_another = log.file_identity()? != log.known;
+        let is_long = now() >= log.opened + SETTLED
+            && log.lines > OVER_MAX
+            && log.lines > OVER_MAX + 2 * self.table.read().in_force(now_s);
+        if is_another || is_long {
+            let _lock = log.lock_within()?;
+            let mut table = log.read()?;
+            for block in &log.unwritten {
+                table.add(block);
+            }
+            if is_long {
+                table.remove_expired(now_s);
+                log.rewrite(&table)?;
+                log.unwritten.clear();
+            }
+            self.is_used.store(!table.is_empty(), Relaxed);
+            *self.table.write() = table;
+        }
+        log.write_pending()
+    }
+
+    /// Whether a user is not let in.
+    pub(crate) fn has_user(&self, user: &str, now_s: u64) -> bool {
+        if !self.is_used.load(Relaxed) {
+            return false;
+        }
+        let table = self.table.read();
+        table
+            .users
+            .get(user)
+            .is_some_and(|it| is_in_force(*it, now_s))
+    }
+
+    /// Whether a token does not hold.
+    pub(crate) fn has_token(&self, token: &IssuedToken<'_>, now_s: u64) -> bool {
+        if !self.is_used.load(Relaxed) {
+            return false;
+        }
+        let table = self.table.read();
+        let by_id = token.id.and_then(|id| table.tokens.get(id));
+        let by_user = token.user.and_then(|user| table.tokens_of.get(user));
+        by_id.is_some_and(|it| is_in_force(*it, now_s))
+            || by_user.is_some_and(|(before_s, until)| {
+                is_in_force(*until, now_s) && token.issued_at_s.is_none_or(|at_s| at_s < *before_s)
+            })
+    }
+
+    /// From now on.
+    ///
+    /// # Errors
+    /// There are too many, or it is in force and could not be written.
+    pub(crate) fn add(&self, block: &Ban, now_s: u64) -> Result<(), BanError> {
+        let mut log = self.file.lock();
+        let is_crowded = { log.iter() }.any(|log| log.unwritten.len() >= UNWRITTEN_MAX);
+        if is_crowded {
+            return Err(BanError::TooMany);
+        }
+        if !self.table.read().has_room(block) {
+            let mut table = self.table.write();
+            table.remove_expired(now_s);
+            if !table.has_room(block) {
+                return Err(BanError::TooMany);
+            }
+        }
+        // Whoever is being let in does not wait for the disk.
+        let written = log.as_mut().map_or(Ok(()), |log| log.write(block));
+        self.table.write().add(block);
+        self.is_used.store(true, Relaxed);
+        written.map_err(|error| BanError::NotWritten(error.to_string()))
+    }
+}
+
+/// What waits for room on the disk is done later.
+fn or_retry_later<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(None),
+        done => done.map(Some),
+    }
+}
+
+impl BanTable {
+    fn is_empty(&self) -> bool {
+        self.users.is_empty() && self.tokens.is_empty() && self.tokens_of.is_empty()
+    }
+
+    fn len(&self) -> usize {
+        self.users.len() + self.tokens.len() + self.tokens_of.len()
+    }
+
+    /// How many are not over.
+    fn in_force(&self, now_s: u64) -> usize {
+        let users = self.users.values().chain(self.tokens.values());
+        let all = users.chain(self.tokens_of.values().map(|(_, until)| until));
+        all.filter(|until| is_in_force(**until, now_s)).count()
+    }
+
+    fn has_room(&self, block: &Ban) -> bool {
+        match block {
+            Ban::User { user, .. } => {
+                self.users.len() < BLOCKS_MAX || self.users.contains_key(&**user)
+            }
+            Ban::UserAllowed { .. } => true,
+            Ban::Token { id, .. } => {
+                self.tokens.len() < BLOCKS_MAX || self.tokens.contains_key(&**id)
+            }
+            Ban::TokensOf { user, .. } => {
+                self.tokens_of.len() < BLOCKS_MAX || self.tokens_of.contains_key(&**user)
+            }
+        }
+    }
+
+    fn add(&mut self, block: &Ban) {
+        match block {
+            Ban::User { user, until_s } => {
+                self.users.insert(user.as_str().into(), *until_s);
+            }
+            Ban::UserAllowed { user } => {
+                self.users.remove(&**user);
+            }
+            Ban::Token { id, until_s } => {
+                self.tokens.insert(id.as_str().into(), *until_s);
+            }
+            Ban::TokensOf {
+                user,
+                issued_before_s,
+                until_s,
+            } => {
+                let what = (*issued_before_s, *until_s);
+                self.tokens_of.insert(user.as_str().into(), what);
+            }
+        }
+    }
+
+    /// What is over.
+    fn remove_expired(&mut self, now_s: u64) {
+        self.users.retain(|_, until| is_in_force(*until, now_s));
+        self.tokens.retain(|_, until| is_in_force(*until, now_s));
+        self.tokens_of
+            .retain(|_, (_, until)| is_in_force(*until, now_s));
+    }
+
+    fn bans(&self) -> impl Iterator<Item = Ban> {
+        let users = self.users.iter().map(|(user, until_s)| Ban::User {
+            user: user.to_string(),
+            until_s: *until_s,
+        });
+        let tokens = self.tokens.iter().map(|(id, until_s)| Ban::Token {
+            id: id.to_string(),
+            until_s: *until_s,
+        });
+        let tokens_of = self.tokens_of.iter().map(|(user, what)| Ban::TokensOf {
+            user: user.to_string(),
+            issued_before_s: what.0,
+            until_s: what.1,
+        });
+        users.chain(tokens).chain(tokens_of)
+    }
+}
+
+impl BanFile {
+    /// What is locked: another process may have the file, one of them at a time.
+    fn lock_file(&self) -> io::Result<File> {
+        let path = sibling_path(&self.path, ".lock");
+        Ok(WriteOptions::private().open(&path)?.file)
+    }
+
+    fn lock(&self) -> io::Result<File> {
+        let file = self.lock_file()?;
+        flock(&file, FlockOperation::LockExclusive)?;
+        Ok(file)
+    }
+
+    /// The same by a worker, which does not wait long.
+    fn lock_within(&self) -> io::Result<File> {
+        let file = self.lock_file()?;
+        for _ in 1..LOCK_TRIES {
+            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                return Ok(file);
+            }
+            std::thread::sleep(LOCK_WAIT);
+        }
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(file)
+    }
+
+    /// Which file it is now, and how long; nothing where there is none.
+    fn file_identity(&self) -> io::Result<(u64, u64)> {
+        match fs::symlink_metadata(&self.path) {
+            Ok(found) => Ok((found.ino(), found.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((0, 0)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All that it says.
+    fn read(&mut self) -> io::Result<BanTable> {
+        let mut table = BanTable::default();
+        let mut bytes = Vec::new();
+        match veche_files::read(&self.path) {
+            Ok(mut file) => file.read_to_end(&mut bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(error),
+        };
+        (self.lines, self.holes) = (0, 0);
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            // The last one was being written when the machine went down: nobody was told that it is in force.
+            let Some(line) = line.strip_suffix(b"\n") else {
+                break;
+            };
+            self.lines += 1;
+            // A file system may have made the file longer and not have written all of it when the power was cut. JSON has
+            // no such byte.
+            if line.contains(&0) {
+                self.holes += 1;
+                continue;
+            }
+            let Some(block) = read_line(line) else {
+                let (number, line) = (self.lines, String::from_utf8_lossy(line));
+                let what = format!("line {number}: not a block: {line:?}");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            };
+            table.add(&block);
+        }
+        self.known = self.file_identity()?;
+        Ok(table)
+    }
+
+    /// All of it, in place of what was there.
+    fn rewrite(&mut self, table: &BanTable) -> io::Result<()> {
+        let new = sibling_path(&self.path, ".new");
+        let mut file = BufWriter::new(WriteOptions::private().replace(&new)?);
+        for block in table.bans() {
+            write_line(&mut file, &block)?;
+        }
+        file.into_inner()?.sync_all()?;
+        fs::rename(&new, &self.path)?;
+        self.is_unsynced = true;
+        self.lines = table.len();
+        self.known = self.file_identity()?;
+        Ok(())
+    }
+
+    /// Writes it, behind what could not be written before.
+    fn write(&mut self, block: &Ban) -> io::Result<()> {
+        let written = self.write_pending().and_then(|()| self.append(block));
+        if written.is_err() {
+            self.unwritten.push(block.clone());
+        }
+        written
+    }
+
+    /// Writes what could not be written before.
+    fn write_pending(&mut self) -> io::Result<()> {
+        let late = std::mem::take(&mut self.unwritten);
+        for (at, block) in late.iter().enumerate() {
+            if let Err(error) = self.append(block) {
+                self.unwritten = late[at..].to_vec();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, block: &Ban) -> io::Result<()> {
+        let _lock = self.lock_within()?;
+        // Opened each time: whoever has taken over may have written it anew.
+        let mut file = WriteOptions::private()
+            .append()
+            .readable()
+            .open(&self.path)?
+            .file;
+        let found = file.metadata()?;
+        let mut before = found.len();
+        let is_known = self.known == (found.ino(), before);
+        if before > 0 {
+            let mut last = [0];
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+            if last != *b"\n" {
+                // Half a line, of a process that was killed: what comes shall not be a part of it.
+                before = whole_bytes(&mut file)?;
+                file.set_len(before)?;
+            }
+        }
+        let mut line = Vec::new();
+        write_line(&mut line, block)?;
+        if let Err(error) = file.write_all(&line) {
+            // Half a line would spoil the next one.
+            let _ = file.set_len(before);
+            return Err(error);
+        }
+        self.is_unsynced = true;
+        self.lines += 1;
+        if is_known {
+            self.known = (found.ino(), file.metadata()?.len());
+        }
+        Ok(())
+    }
+}
+
+fn sibling_path(path: &Path, suffix: &str) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(suffix);
+    beside.into()
+}
+
+/// Up to where a file has whole lines.
+fn whole_bytes(file: &mut File) -> io::Result<u64> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut bytes)?;
+    let end = bytes.iter().rposition(|byte| *byte == b'\n');
+    Ok(end.map_or(0, |end| end as u64 + 1))
+}
+
+fn is_in_force(until: ExpiryTime, now_s: u64) -> bool {
+    until.is_none_or(|until_s| now_s < until_s)
+}
+
+fn write_line(file: &mut impl io::Write, block: &Ban) -> io::Result<()> {
+    let line = match block {
+        Ban::User { user, until_s } => json!({"block": user, "until": until_s}),
+        Ban::UserAllowed { user } => json!({"unblock": user}),
+        Ban::Token { id, until_s } => json!({"revoke": id, "until": until_s}),
+        Ban::TokensOf {
+            user,
+            issued_before_s,
+            until_s,
+        } => json!({"tokens_of": user, "before": issued_before_s, "until": until_s}),
+    };
+    writeln!(file, "{line}")
+}
+
+fn read_line(line: &[u8]) -> Option<Ban> {
+    let value: Value = serde_json::from_slice(line).ok()?;
+    let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+    let until_s = value.get("until").and_then(Value::as_u64);
+    if let Some(user) = text("block") {
+        return Some(Ban::User { user, until_s });
+    }
+    if let Some(user) = text("unblock") {
+        return Some(Ban::UserAllowed { user });
+    }
+    if let Some(id) = text("revoke") {
+        return Some(Ban::Token { id, until_s });
+    }
+    Some(Ban::TokensOf {
+        user: text("tokens_of")?,
+        issued_before_s: value.get("before").and_then(Value::as_u64)?,
+        until_s,
+    })
+}

@@ -1,0 +1,119 @@
+//! The world's ends of a worker's mailbox: what the worker posts is taken there, and what arrives is posted there.
+
+use std::convert::Infallible;
+
+use veche_mailbox::{Class, Mailbox, Options, Wake};
+use veche_sim::worker_driver::{self, WorkerOutput};
+
+use super::OutputRecord;
+use crate::worker::WorkerMail;
+
+/// What a mailbox of a world carries.
+type WorldMail = WorkerMail<Infallible>;
+
+/// The other ends: of each worker, of none in place of the worker's own, and of the control side.
+pub(super) struct Mailboxes {
+    me: usize,
+    ends: Vec<Option<Mailbox<WorldMail>>>,
+    /// By end: data that the worker has sent it and that it has not given back.
+    taken: Vec<u32>,
+}
+
+/// Records that mail for a worker has left.
+struct DepartureRecorder(OutputRecord, usize);
+
+impl Wake for DepartureRecorder {
+    fn wake(&self) {
+        self.0.lock().push(WorkerOutput::Posted(self.1, Vec::new()));
+    }
+}
+
+impl Mailboxes {
+    /// The mailbox of worker `me` of so many, whose hubs use `credits` of each lane, and the other ends.
+    pub(super) fn new(
+        me: usize,
+        workers: usize,
+        credits: u32,
+        record: &OutputRecord,
+    ) -> (Mailbox<WorldMail>, Self) {
+        let options = Options {
+            // A yes to a delivery is good for two, so a hub knows of one less.
+            credits: credits + 1,
+            ..Options::default()
+        };
+        let mut own = None;
+        let mut ends = Vec::new();
+        for (place, end) in Mailbox::mesh(workers + 1, &options).into_iter().enumerate() {
+            if place == me {
+                own = Some(end);
+                ends.push(None);
+                continue;
+            }
+            end.attach(DepartureRecorder(record.clone(), place));
+            ends.push(Some(end));
+        }
+        let taken = vec![0; ends.len()];
+        (own.expect("a worker of these"), Self { me, ends, taken })
+    }
+
+    /// What arrives by each lane, and what of the worker's data is still unfinished.
+    pub(super) fn deliver(
+        &mut self,
+        letters: Vec<Vec<worker_driver::LaneMail>>,
+        unfinished: &[u32],
+    ) {
+        let me = self.me;
+        for (from, letters) in letters.into_iter().enumerate() {
+            let Some(end) = &mut self.ends[from] else {
+                assert!(letters.is_empty(), "worker {me} writes to itself");
+                continue;
+            };
+            for letter in letters {
+                let (class, letter) = match letter {
+                    worker_driver::LaneMail::Message(message) if message.is_data() => {
+                        (Class::Data, WorkerMail::Worker(message))
+                    }
+                    worker_driver::LaneMail::Message(message) => {
+                        (Class::Control, WorkerMail::Worker(message))
+                    }
+                    worker_driver::LaneMail::Drain(within_ms, parting) => {
+                        (Class::Control, WorkerMail::Drain(within_ms, parting))
+                    }
+                };
+                assert!(
+                    end.post(me, class, letter).is_ok(),
+                    "the lane from {from} has room"
+                );
+            }
+            end.flush();
+            let unfinished = unfinished.get(from).copied().unwrap_or(0);
+            for _ in unfinished..self.taken[from] {
+                end.done(me);
+            }
+            self.taken[from] = unfinished;
+            end.sleep();
+        }
+    }
+
+    /// By end: data that was delivered and that the worker has not finished.
+    pub(super) fn unfinished(&self) -> Vec<u32> {
+        let ends = self.ends.iter();
+        let unfinished = ends.map(|end| end.as_ref().map_or(0, |end| end.unfinished(self.me)));
+        unfinished.collect()
+    }
+
+    /// What the worker has sent to another one.
+    pub(super) fn take(&mut self, to: usize) -> Vec<worker_driver::Message> {
+        let mut messages = Vec::new();
+        while let Some(end) = &mut self.ends[to]
+            && let Some((_, letter)) = end.pop()
+        {
+            let WorkerMail::Worker(message) = letter else {
+                panic!("an order of a worker");
+            };
+            self.taken[to] += u32::from(message.is_data());
+            messages.push(message);
+        }
+        messages
+    }
+}

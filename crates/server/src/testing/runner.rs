@@ -1,0 +1,581 @@
+//! One run of one case: the test's script and the world take turns.
+//!
+//! What the script asks for at once is done at once. What it waits for is looked at when the world is at rest: then
+//! either something it waits for has come, and the script goes on, or time passes, to the next thing that is due. So
+//! no wait depends on how fast anything is.
+
+mod asks;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use veche_apps::RecordedEntry;
+use veche_proto::websocket::MessageKind;
+use veche_script::{
+    AppWorld as Lua, Ask, Effect, Effects, Ended, Level, Plain, ScriptLimits, SourceCode, TestVm,
+    Token,
+};
+use veche_store::Store;
+use veche_types::codes::CloseCode;
+
+use super::client::{Opening, ReceivedItem};
+use super::world::{Ground, MONO_MS, TestWorld};
+
+/// A request or a handshake is waited for so long, by the test's clock: longer than the server lets one take.
+const PATIENCE_MS: u64 = 120_000;
+
+/// CPU time that a test's script may take between two of its waits.
+const CPU_BUDGET: Duration = Duration::from_secs(2);
+
+/// A line of the log of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LogLine {
+    pub(super) level: Level,
+    pub(super) text: String,
+}
+
+/// How a run came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TestRun {
+    pub(super) ended: Ended,
+    /// Of the applications, and of the test itself.
+    pub(super) log: Vec<LogLine>,
+}
+
+/// Loads a test's script; `seed` decides its chance.
+pub(super) fn load(code: &Arc<SourceCode>, seed: u64) -> Result<TestVm, String> {
+    let app = veche_script::ScriptApp {
+        name: "test".to_owned(),
+        options: serde_json::Value::Null,
+        has_files: false,
+        limits: ScriptLimits {
+            cpu_budget: CPU_BUDGET,
+            ..ScriptLimits::default()
+        },
+        role: veche_script::AppRole::Clients,
+    };
+    let world = Lua::seeded(Arc::new(Store::default()), seed);
+    TestVm::load(&app, code, &world).map_err(|error| error.to_string())
+}
+
+/// Runs one case, by its number.
+pub(super) fn run(
+    ground: &Ground,
+    code: &Arc<SourceCode>,
+    case: usize,
+    seed: u64,
+    within: Duration,
+) -> Result<TestRun, String> {
+    let vm = load(code, seed)?;
+    let services = vm.cases().get(case).and_then(|case| case.services.clone());
+    let mut conduct = TestRunner {
+        ground,
+        world: TestWorld::new(ground, seed, within, services.as_deref())?,
+        vm,
+        waits: Vec::new(),
+        forgiven: Vec::new(),
+    };
+    let ended = conduct.run_case(case);
+    Ok(conduct.finish_run(ended))
+}
+
+struct TestRunner<'g> {
+    ground: &'g Ground,
+    pub(super) world: TestWorld,
+    vm: TestVm,
+    waits: Vec<ScriptWait>,
+    /// Errors of the applications that the test expected, by their place in the journal.
+    forgiven: Vec<usize>,
+}
+
+/// Something that a script waits for.
+struct ScriptWait {
+    token: Token,
+    what: WaitKind,
+    /// How long, by the run's clock.
+    until_ms: u64,
+}
+
+enum WaitKind {
+    /// The answer to a handshake.
+    Opening(usize),
+    /// A client's response.
+    Response(usize),
+    /// What a client hears next.
+    Heard(usize),
+    /// That the world is at rest; then the question is answered.
+    Rest(Plain),
+    /// The answer to the back end.
+    Line(usize),
+    /// That time has passed.
+    Time,
+    /// That a function of a stub is called.
+    Called(usize),
+    /// That an application dials a WebSocket server of the test.
+    Accepted(usize),
+}
+
+type StepAnswer = Result<Plain, String>;
+
+impl TestRunner<'_> {
+    /// From the case's beginning to its end, after which the world comes to rest.
+    fn run_case(&mut self, case: usize) -> Result<Ended, String> {
+        // The applications begin with the first wait: what they ask for has its canned answer then.
+        let now = self.world.now();
+        self.vm.begin(case, now);
+        let ended = loop {
+            if let Some(ended) = self.listen()? {
+                break ended;
+            }
+            self.world.settle()?;
+            // The outside answers before anybody concludes that nothing comes.
+            if self.answer_one(true) {
+                continue;
+            }
+            if self.vm.deadline_ms() <= self.world.now_ms() {
+                let now = self.world.now();
+                self.vm.turn(now);
+                continue;
+            }
+            if self.answer_one(false) {
+                continue;
+            }
+            let due_ms = self.vm.deadline_ms();
+            if due_ms > self.world.now_ms() {
+                self.pass_time(due_ms)?;
+            }
+            let now = self.world.now();
+            self.vm.turn(now);
+        };
+        self.world.settle()?;
+        Ok(ended)
+    }
+
+    /// Takes what the script asks and does, until it waits; or how it ended.
+    fn listen(&mut self) -> Result<Option<Ended>, String> {
+        loop {
+            let mut effects = Effects::default();
+            self.vm.take_effects(&mut effects);
+            self.note(&mut effects)?;
+            if let Some(ended) = self.vm.ended() {
+                return Ok(Some(ended));
+            }
+            let asks = self.vm.take_asks();
+            if asks.is_empty() {
+                return Ok(None);
+            }
+            for Ask { token, question } in asks {
+                if let Some(answer) = self.begin(token, question) {
+                    let now = self.world.now();
+                    self.vm.answer(token, answer, now);
+                }
+            }
+        }
+    }
+
+    /// What the script itself logs and publishes.
+    fn note(&mut self, effects: &mut Effects) -> Result<(), String> {
+        let (list, bytes) = effects.drain();
+        for effect in list {
+            match effect {
+                Effect::Log { level, text, .. } => {
+                    self.world
+                        .journal
+                        .write(RecordedEntry::Noted { level, text });
+                }
+                Effect::Publish {
+                    channel,
+                    kind,
+                    data,
+                    ..
+                } => {
+                    let (to, name) = match channel.strip_prefix('#') {
+                        Some(user) => ("user", user),
+                        None => ("channel", channel.as_str()),
+                    };
+                    let question = Plain::map([
+                        (to, Plain::from(name)),
+                        ("data", Plain::Bytes(data.of(bytes).to_vec())),
+                        ("kind", Plain::from(kind.name())),
+                    ]);
+                    self.publish(&question);
+                }
+                Effect::Call { .. } => {
+                    return Err("a test itself can't reach the outside: only the application's calls are answered".to_owned());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers one of those whose wait is over, if there is one: of stubs' functions, or of all others.
+    fn answer_one(&mut self, is_outside: bool) -> bool {
+        for place in 0..self.waits.len() {
+            if matches!(self.waits[place].what, WaitKind::Called(_)) == is_outside
+                && let Some(answer) = self.look(place)
+            {
+                let wait = self.waits.remove(place);
+                let now = self.world.now();
+                self.vm.answer(wait.token, answer, now);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Time passes until something is due: for the applications, for a wait, or for the script.
+    fn pass_time(&mut self, script_ms: u64) -> Result<(), String> {
+        let waits = self.waits.iter().map(|wait| wait.until_ms);
+        let patience_ms = waits.chain([script_ms]).min().unwrap_or(u64::MAX);
+        if patience_ms == u64::MAX {
+            return Err("the test waits for something that nothing will bring about".to_owned());
+        }
+        let next_ms = self.world.next_ms().min(patience_ms);
+        self.world.set_now_ms(next_ms)
+    }
+
+    /// Begins what is asked for; the answer if it is there at once.
+    fn begin(&mut self, token: Token, question: Plain) -> Option<StepAnswer> {
+        let now_ms = self.world.now_ms();
+        let within = |default_ms: u64| {
+            let seconds = question.get("within").number();
+            let ms = seconds.map_or(default_ms, |seconds| (seconds * 1000.0).ceil() as u64);
+            now_ms + ms
+        };
+        let (what, until_ms) = match question.get("ask").text().as_str() {
+            "connect" => match self.connect(&question) {
+                Ok(client) => (WaitKind::Opening(client), within(PATIENCE_MS)),
+                Err(words) => return Some(Err(words)),
+            },
+            "request" => match self.request(&question) {
+                Ok(client) => (WaitKind::Response(client), within(PATIENCE_MS)),
+                Err(words) => return Some(Err(words)),
+            },
+            "receive" => (WaitKind::Heard(number(&question)), within(0)),
+            "called" => (WaitKind::Called(stub(&question)), u64::MAX),
+            "accept" => (WaitKind::Accepted(stub(&question)), within(0)),
+            "advance" => {
+                let seconds = question.get("seconds").number().unwrap_or_default();
+                (WaitKind::Time, now_ms + (seconds * 1000.0).round() as u64)
+            }
+            "publish" => (WaitKind::Line(self.publish(&question)), now_ms),
+            "take" | "is_open" | "published" | "log" | "requests" | "queries" | "commands"
+            | "redis_publish" => (WaitKind::Rest(question), now_ms),
+            _ => return Some(self.act(&question)),
+        };
+        self.waits.push(ScriptWait {
+            token,
+            what,
+            until_ms,
+        });
+        None
+    }
+
+    /// What is done at once.
+    fn act(&mut self, question: &Plain) -> StepAnswer {
+        let ask = question.get("ask").text();
+        match ask.as_str() {
+            "now" => {
+                let ms = self.world.now_ms() - MONO_MS;
+                return Ok(Plain::Number(ms as f64 / 1000.0));
+            }
+            "stub" => {
+                let number = self.world.outside.stub(question)?;
+                return Ok(Plain::Number(number as f64));
+            }
+            "reply" => {
+                self.world.outside.replied(question);
+                return Ok(Plain::Nil);
+            }
+            "forgive" => {
+                self.forgiven
+                    .push(question.get("number").number().unwrap_or_default() as usize);
+                return Ok(Plain::Nil);
+            }
+            _ => {}
+        }
+        let (client, network) = self
+            .world
+            .client(number(question))
+            .ok_or("there is no such client")?;
+        match ask.as_str() {
+            "send" => {
+                let kind = match question.get("kind").bytes() {
+                    b"binary" => MessageKind::Binary,
+                    _ => MessageKind::Text,
+                };
+                if !client.send(network, kind, question.get("data").bytes()) {
+                    return Err("the connection is closed".to_owned());
+                }
+            }
+            "close" => {
+                let code = question.get("code").number();
+                let code = code.map_or(CloseCode::Normal.code(), |code| code as u16);
+                client.close(network, code, &question.get("reason").text());
+            }
+            "drop" => client.drop(network),
+            "read" => network.set_reading(client.id, question.get("reads").is_true()),
+            other => return Err(format!("nobody knows how to {other:?}")),
+        }
+        Ok(Plain::Nil)
+    }
+
+    /// Whether a wait is over, now that the world is at rest: then its answer.
+    fn look(&mut self, place: usize) -> Option<StepAnswer> {
+        let now_ms = self.world.now_ms();
+        let wait = &self.waits[place];
+        let is_late = now_ms >= wait.until_ms;
+        match &wait.what {
+            WaitKind::Time => is_late.then_some(Ok(Plain::Nil)),
+            WaitKind::Called(stub) => self.world.outside.take_asked(*stub).map(Ok),
+            WaitKind::Accepted(stub) => {
+                let stub = *stub;
+                match self.world.accept(stub) {
+                    Some((number, url)) => Some(Ok(self.accepted(number, &url))),
+                    None => is_late.then(|| Ok(self.no_message())),
+                }
+            }
+            WaitKind::Rest(question) => {
+                let question = question.clone();
+                Some(self.read(&question))
+            }
+            WaitKind::Opening(client) => {
+                let number = *client;
+                let (client, _) = self.world.client(number)?;
+                match &client.opening {
+                    Opening::Open { protocol } => Some(Ok(Plain::map([
+                        ("client", Plain::Number(number as f64)),
+                        (
+                            "protocol",
+                            protocol.as_deref().map_or(Plain::Nil, Plain::from),
+                        ),
+                    ]))),
+                    Opening::Refused(response) => {
+                        let answer = Plain::map([("refusal", response.to_plain())]);
+                        let text = response.refusal();
+                        let level = Level::Info;
+                        self.world
+                            .journal
+                            .write(RecordedEntry::Noted { level, text });
+                        Some(Ok(answer))
+                    }
+                    Opening::Failed(words) => Some(Err(words.clone())),
+                    Opening::UnderWay => is_late.then(|| Err(NO_ANSWER.to_owned())),
+                }
+            }
+            WaitKind::Response(client) => {
+                let (client, _) = self.world.client(*client)?;
+                match &client.response {
+                    Some(response) => Some(
+                        response
+                            .as_ref()
+                            .map(|response| response.to_plain())
+                            .map_err(Clone::clone),
+                    ),
+                    None => is_late.then(|| Err(NO_ANSWER.to_owned())),
+                }
+            }
+            WaitKind::Line(client) => {
+                let (client, _) = self.world.client(*client)?;
+                match client.lines.pop_front() {
+                    Some(line) => Some(acknowledged(&line)),
+                    None => Some(Err("the push was not answered".to_owned())),
+                }
+            }
+            WaitKind::Heard(client) => {
+                let (client, _) = self.world.client(*client)?;
+                match client.heard.pop_front() {
+                    Some(heard) => Some(Ok(received_value(heard))),
+                    None => is_late.then(|| Ok(self.no_message())),
+                }
+            }
+        }
+    }
+
+    /// Nothing has come; when the application does something by itself.
+    fn no_message(&mut self) -> Plain {
+        let due_ms = self.world.apps_due_in_ms();
+        let due = due_ms.map_or(Plain::Nil, |ms| Plain::Number(ms as f64 / 1000.0));
+        Plain::map([("nothing", Plain::Boolean(true)), ("due", due)])
+    }
+
+    /// The server's end of a connection that an application has dialed.
+    fn accepted(&mut self, number: usize, url: &str) -> Plain {
+        let client = &self.world.clients[number];
+        let protocol = match &client.opening {
+            Opening::Open { protocol } => protocol.as_deref(),
+            _ => None,
+        };
+        Plain::map([
+            ("client", Plain::Number(number as f64)),
+            ("url", Plain::from(url)),
+            ("headers", client.request.clone()),
+            ("protocol", protocol.map_or(Plain::Nil, Plain::from)),
+        ])
+    }
+
+    /// Reads what there is, of a world at rest.
+    fn read(&mut self, question: &Plain) -> StepAnswer {
+        match question.get("ask").text().as_str() {
+            "take" => {
+                let (client, _) = self
+                    .world
+                    .client(number(question))
+                    .ok_or("there is no such client")?;
+                Ok(Plain::List(
+                    client.heard.drain(..).map(received_value).collect(),
+                ))
+            }
+            "is_open" => {
+                let (client, _) = self
+                    .world
+                    .client(number(question))
+                    .ok_or("there is no such client")?;
+                Ok(Plain::Boolean(client.is_open()))
+            }
+            "published" => Ok(Plain::List(self.published())),
+            kind @ ("requests" | "queries" | "commands") => {
+                Ok(Plain::List(self.world.outside.made(kind)))
+            }
+            "redis_publish" => {
+                let (channel, data) = (question.get("channel"), question.get("data"));
+                let handed = self.world.outside.publish(channel.bytes(), data.bytes());
+                Ok(Plain::Number(handed as f64))
+            }
+            _ => Ok(Plain::List(self.log())),
+        }
+    }
+
+    fn published(&self) -> Vec<Plain> {
+        let entries = self.world.journal.entries();
+        let published = entries.into_iter().filter_map(|entry| match entry {
+            RecordedEntry::Published {
+                channel,
+                kind,
+                data,
+            } => Some(Plain::map([
+                ("channel", Plain::from(channel.as_str())),
+                ("kind", Plain::from(kind.name())),
+                ("data", Plain::Bytes(data)),
+            ])),
+            RecordedEntry::Logged { .. } | RecordedEntry::Noted { .. } => None,
+        });
+        published.collect()
+    }
+
+    fn log(&self) -> Vec<Plain> {
+        let entries = self.world.journal.entries();
+        let lines = entries
+            .into_iter()
+            .enumerate()
+            .filter_map(|(number, entry)| match entry {
+                RecordedEntry::Logged { level, text } => Some(Plain::map([
+                    ("number", Plain::Number(number as f64)),
+                    ("level", Plain::from(name_of(level))),
+                    ("text", Plain::from(text.as_str())),
+                    (
+                        "is_expected",
+                        Plain::Boolean(self.forgiven.contains(&number)),
+                    ),
+                ])),
+                RecordedEntry::Published { .. } | RecordedEntry::Noted { .. } => None,
+            });
+        lines.collect()
+    }
+
+    /// The run as it is told: an error of the applications that nobody expected fails it too.
+    fn finish_run(mut self, ended: Result<Ended, String>) -> TestRun {
+        let ended = ended.unwrap_or_else(|words| Ended::Failed {
+            words,
+            traceback: String::new(),
+        });
+        let mut effects = Effects::default();
+        self.vm.take_effects(&mut effects);
+        let _ = self.note(&mut effects);
+        // A task may have failed when the case was over already.
+        let late = self.vm.ended().filter(|_| ended == Ended::Passed);
+        let ended = late.unwrap_or(ended);
+        let (mut log, mut unexpected) = (Vec::new(), None);
+        for (number, entry) in self.world.journal.entries().into_iter().enumerate() {
+            let (level, text) = match entry {
+                RecordedEntry::Logged { level, text } => {
+                    let is_forgiven = self.forgiven.contains(&number);
+                    if level == Level::Error && !is_forgiven && unexpected.is_none() {
+                        unexpected = Some(text.clone());
+                    }
+                    (level, text)
+                }
+                RecordedEntry::Noted { level, text } => (level, text),
+                RecordedEntry::Published { .. } => continue,
+            };
+            log.push(LogLine { level, text });
+        }
+        let ended = match (ended, unexpected) {
+            (Ended::Passed, Some(error)) => Ended::Failed {
+                words: format!(
+                    "the application logged an error (test.expect_error expects one):\n  {}",
+                    error.replace('\n', "\n  ")
+                ),
+                traceback: String::new(),
+            },
+            (ended, _) => ended,
+        };
+        TestRun { ended, log }
+    }
+}
+
+const NO_ANSWER: &str = "there was no answer in time";
+
+fn number(question: &Plain) -> usize {
+    let number = question.get("client").number();
+    number.map_or(usize::MAX, |number| number as usize)
+}
+
+fn stub(question: &Plain) -> usize {
+    let number = question.get("stub").number();
+    number.map_or(usize::MAX, |number| number as usize)
+}
+
+/// As scripts know levels.
+pub(super) fn name_of(level: Level) -> &'static str {
+    match level {
+        Level::Debug => "debug",
+        Level::Info => "info",
+        Level::Warn => "warn",
+        Level::Error => "error",
+    }
+}
+
+fn received_value(heard: ReceivedItem) -> Plain {
+    match heard {
+        ReceivedItem::Message { kind, data } => Plain::map([
+            (
+                "kind",
+                Plain::from(if kind == MessageKind::Text {
+                    "text"
+                } else {
+                    "binary"
+                }),
+            ),
+            ("data", Plain::Bytes(data)),
+        ]),
+        ReceivedItem::Closed { code, reason } => Plain::map([
+            ("code", Plain::Number(code.into())),
+            ("reason", Plain::from(reason.as_str())),
+        ]),
+    }
+}
+
+/// How many got it, or what the server says instead.
+fn acknowledged(line: &str) -> StepAnswer {
+    let answer: serde_json::Value =
+        serde_json::from_str(line).map_err(|error| error.to_string())?;
+    match answer["result"]["handed"].as_f64() {
+        Some(handed) => Ok(Plain::Number(handed)),
+        None => Err(answer["error"]["message"]
+            .as_str()
+            .unwrap_or(line)
+            .to_owned()),
+    }
+}

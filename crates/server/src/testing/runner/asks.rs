@@ -1,0 +1,108 @@
+//! What a script has clients and the back end do, as bytes on their connections.
+
+use std::net::IpAddr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+use veche_script::Plain;
+
+use super::TestRunner;
+use crate::testing::client::TestClient;
+
+impl TestRunner<'_> {
+    /// Opens a WebSocket; the client's number.
+    pub(super) fn connect(&mut self, question: &Plain) -> Result<usize, String> {
+        let (listener, host) = self.ground.listener(&question.get("listener").text())?;
+        let remote = remote(question)?;
+        let target = line_of(question, "target")?;
+        let protocols = line_of(question, "protocols")?;
+        let headers = headers(question)?;
+        Ok(self.world.dial(listener, remote, |id, network| {
+            TestClient::open(id, network, &host, &target, &protocols, &headers)
+        }))
+    }
+
+    /// Sends a request; the client's number.
+    pub(super) fn request(&mut self, question: &Plain) -> Result<usize, String> {
+        let (listener, host) = self.ground.listener(&question.get("listener").text())?;
+        let remote = remote(question)?;
+        let (method, target) = (line_of(question, "method")?, line_of(question, "target")?);
+        let headers = headers(question)?;
+        let has = |wanted: &str| {
+            let mut names = headers.iter();
+            names.any(|(name, _)| name.eq_ignore_ascii_case(wanted))
+        };
+        let body = question.get("body").bytes();
+        let mut head = format!("{method} {target} HTTP/1.1\r\n");
+        if !has("host") {
+            head += &format!("Host: {host}\r\n");
+        }
+        if *question.get("body") != Plain::Nil && !has("content-length") {
+            head += &format!("Content-Length: {}\r\n", body.len());
+        }
+        for (name, value) in &headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        let mut bytes = (head + "\r\n").into_bytes();
+        bytes.extend_from_slice(body);
+        Ok(self.world.dial(listener, remote, |id, network| {
+            TestClient::ask(id, network, bytes, method == "HEAD")
+        }))
+    }
+
+    /// Publishes as a back end does; the client's number that will be answered.
+    pub(super) fn publish(&mut self, question: &Plain) -> usize {
+        let mut line = json!({ "ack": true });
+        for to in ["channel", "user"] {
+            if *question.get(to) != Plain::Nil {
+                line[to] = question.get(to).text().into();
+            }
+        }
+        let data = question.get("data");
+        match question.get("kind").bytes() {
+            b"binary" => line["binary"] = STANDARD.encode(data.bytes()).into(),
+            _ => line["data"] = data.text().into(),
+        }
+        let number = self.world.back_end();
+        if let Some((client, network)) = self.world.client(number) {
+            client.lines.clear();
+            network.write(client.id, format!("{line}\n").into_bytes());
+        }
+        number
+    }
+}
+
+fn remote(question: &Plain) -> Result<Option<IpAddr>, String> {
+    match question.get("remote") {
+        Plain::Nil => Ok(None),
+        address => {
+            let text = address.text();
+            let parsed = text.parse().map(Some);
+            parsed.map_err(|_| format!("remote: {text:?} is no IP address"))
+        }
+    }
+}
+
+/// A text that is a part of a head's line.
+fn line_of(question: &Plain, key: &str) -> Result<String, String> {
+    checked(key, question.get(key).text())
+}
+
+fn checked(what: &str, text: String) -> Result<String, String> {
+    match text.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+        true => Err(format!("{what}: a line break or NUL in {text:?}")),
+        false => Ok(text),
+    }
+}
+
+fn headers(question: &Plain) -> Result<Vec<(String, String)>, String> {
+    let pairs = question.get("headers").items().iter();
+    let pairs = pairs.filter_map(|pair| match pair.items() {
+        [name, value] => Some((name.text(), value.text())),
+        _ => None,
+    });
+    pairs
+        .map(|(name, value)| Ok((checked("headers", name)?, checked("headers", value)?)))
+        .collect()
+}

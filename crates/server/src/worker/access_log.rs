@@ -1,0 +1,45 @@
+//! The access log's part of a turn: entries that are complete are handed over, all of the turn in one piece.
+
+use veche_frontends::access_log_buffer::AccessLogEntry;
+
+use super::{WorkerApps, WorkerState};
+use crate::access_log::AccessLogWriter;
+
+/// This worker's share of the access log.
+#[derive(Default)]
+pub(super) struct AccessLogBatch {
+    scribe: Option<AccessLogWriter>,
+    /// Reused lists.
+    done: Vec<AccessLogEntry>,
+    lines: Vec<u8>,
+}
+
+impl<A: WorkerApps> WorkerState<A> {
+    /// Takes up what the configuration says of it now.
+    pub(super) fn begin_access_log(&mut self) {
+        self.journal.scribe = self.common.access.writer();
+        let choice = self.journal.scribe.as_ref().map(|scribe| scribe.choice);
+        // Lots are not secrets; they should only differ from worker to worker.
+        let seed = self.index() as u64 ^ self.worker.shared().now.wall_ms;
+        let journal = &mut self.worker.shared_mut().requests.outboxes.access_log;
+        journal.set_filter(choice, seed);
+    }
+
+    pub(super) fn write_access_log(&mut self) {
+        let AccessLogBatch {
+            scribe,
+            done,
+            lines,
+        } = &mut self.journal;
+        let outboxes = &mut self.worker.shared_mut().requests.outboxes;
+        outboxes.access_log.take_entries(done);
+        if done.is_empty() {
+            return;
+        }
+        match scribe {
+            Some(scribe) => scribe.write(done, lines),
+            // It was switched off meanwhile.
+            None => done.clear(),
+        }
+    }
+}

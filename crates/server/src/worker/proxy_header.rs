@@ -1,0 +1,85 @@
+//! The PROXY protocol between a transport and its connection: whom a proxy speaks for, said before TLS and all else.
+//!
+//! Who is no trusted proxy does not come so far. Once the header is read nothing of it is left: the connection goes on
+//! as its client's own, judged and counted as if he had connected himself.
+
+use tracing::debug;
+use veche_frontends::stats::AcceptRejection;
+use veche_net::{ConnectionId, Driver};
+use veche_proto::proxy;
+
+use super::transport::ConnectionTransport;
+use super::{LOG, WorkerApps, WorkerState};
+
+/// A header that has yet to come.
+pub(super) struct PendingProxyHeader {
+    /// What has come of it.
+    begun: Vec<u8>,
+    /// It has to be there by then, and whatever else comes before the connection's own.
+    until_ms: u64,
+    listener: u16,
+}
+
+impl PendingProxyHeader {
+    pub(super) fn new(listener: u16, until_ms: u64) -> Self {
+        Self {
+            begun: Vec::new(),
+            until_ms,
+            listener,
+        }
+    }
+
+    pub(super) fn until_ms(&self) -> u64 {
+        self.until_ms
+    }
+}
+
+impl<A: WorkerApps> WorkerState<A> {
+    /// Bytes of a proxy that has yet to say for whom it speaks.
+    pub(super) fn received_proxy_header<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        id: ConnectionId,
+        bytes: &[u8],
+    ) {
+        let transport = self.worker.transport_mut(id);
+        let Some(preface) = transport.and_then(ConnectionTransport::proxy_header_mut) else {
+            return;
+        };
+        preface.begun.extend_from_slice(bytes);
+        let header = match proxy::read(&preface.begun) {
+            Ok(None) => return,
+            Ok(Some(header)) => header,
+            Err(error) => {
+                let peer = self.worker.connection(id).map(|connection| connection.peer);
+                debug!(target: LOG, worker = self.index(), ?peer, %error, "turned away");
+                let stats = &self.worker.shared().stats;
+                stats.reject_accept(AcceptRejection::ProxyHeader);
+                return driver.close(id);
+            }
+        };
+        let (mut begun, until_ms, listener) = (
+            std::mem::take(&mut preface.begun),
+            preface.until_ms,
+            preface.listener,
+        );
+        if let Some(transport) = self.worker.transport_mut(id) {
+            transport.take();
+        }
+        if let Some(client) = header.client {
+            self.worker.handle_proxy_header(id, client);
+        }
+        let Some(client) = self.worker.connection(id).map(|connection| connection.peer) else {
+            return;
+        };
+        if let Err(why) = self.is_admitted(listener, client) {
+            debug!(target: LOG, peer = %client, ?why, "turned away");
+            self.worker.shared().stats.reject_accept(why);
+            return driver.close(id);
+        }
+        let rest = &mut begun[header.length..];
+        if self.admit(driver, id, listener, client, until_ms) && !rest.is_empty() {
+            self.received(driver, id, rest);
+        }
+    }
+}

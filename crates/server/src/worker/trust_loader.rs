@@ -1,0 +1,109 @@
+//! Whom dialed connections believe: certificates are read in threads of their own, as a worker waits for no file.
+//!
+//! What is to be dialed stays here meanwhile; the thread wakes the worker, which dials in its next turn.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::thread;
+
+use veche_apps::OutgoingConnection;
+use veche_frontends::DialId;
+use veche_mailbox::Wake as _;
+use veche_net::Waker;
+use veche_tls::{ClientTrust, TrustSource, TrustStores};
+
+/// Those under way.
+#[derive(Default)]
+pub(super) struct TrustLoader {
+    under_way: Vec<TrustRead>,
+    /// The worker of a test reads by itself: nothing there may depend on what another thread does when.
+    pub(super) is_own: bool,
+}
+
+struct TrustRead {
+    believe: TrustSource,
+    read: Receiver<Result<ClientTrust, String>>,
+    outgoing: Vec<OutgoingConnection>,
+}
+
+/// Wakes the worker however the reading ends; what was told comes first.
+struct WakeOnDrop(Waker);
+
+impl Drop for WakeOnDrop {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
+}
+
+/// What can be dialed, or why it can't.
+pub(super) type LoadedTrust = (OutgoingConnection, Result<ClientTrust, String>);
+
+impl TrustLoader {
+    /// Finds whom a connection believes; `None` if that is being read, and the connection waits for it.
+    pub(super) fn find(
+        &mut self,
+        trusts: &Arc<TrustStores>,
+        believe: TrustSource,
+        outgoing: OutgoingConnection,
+        waker: impl FnOnce() -> Waker,
+    ) -> Option<LoadedTrust> {
+        if let Some(trust) = trusts.cached(&believe) {
+            return Some((outgoing, Ok(trust)));
+        }
+        if self.is_own {
+            return Some((outgoing, read(trusts, &believe)));
+        }
+        let mut others = self.under_way.iter_mut();
+        if let Some(reading) = others.find(|reading| reading.believe == believe) {
+            reading.outgoing.push(outgoing);
+            return None;
+        }
+        let (tell, told) = sync_channel(1);
+        let (trusts, wanted, waker) = (Arc::clone(trusts), believe.clone(), waker());
+        let thread = thread::Builder::new().name("certificates".to_owned());
+        let thread = thread.spawn(move || {
+            let _wakes = WakeOnDrop(waker);
+            // Nobody listens where the server has ended.
+            let _ = tell.send(read(&trusts, &wanted));
+        });
+        if let Err(error) = thread {
+            let why = format!("no thread to read certificates: {error}");
+            return Some((outgoing, Err(why)));
+        }
+        self.under_way.push(TrustRead {
+            believe,
+            read: told,
+            outgoing: vec![outgoing],
+        });
+        None
+    }
+
+    /// What can be dialed now.
+    pub(super) fn take_ready(&mut self) -> Vec<LoadedTrust> {
+        let mut ready = Vec::new();
+        self.under_way.retain_mut(|reading| {
+            let trust = match reading.read.try_recv() {
+                Ok(trust) => trust,
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => Err("certificates could not be read".to_owned()),
+            };
+            let outgoing = reading.outgoing.drain(..);
+            ready.extend(outgoing.map(|outgoing| (outgoing, trust.clone())));
+            false
+        });
+        ready
+    }
+
+    /// Forgets a connection that is not wanted any more; whether it was waiting here.
+    pub(super) fn forget(&mut self, caller: DialId) -> bool {
+        self.under_way.iter_mut().any(|reading| {
+            let before = reading.outgoing.len();
+            reading.outgoing.retain(|one| one.dial.caller != caller);
+            reading.outgoing.len() < before
+        })
+    }
+}
+
+fn read(trusts: &TrustStores, believe: &TrustSource) -> Result<ClientTrust, String> {
+    trusts.load(believe).map_err(|error| error.to_string())
+}

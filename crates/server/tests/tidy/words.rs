@@ -1,0 +1,189 @@
+//! Names and prose: retired identifiers, names with two meanings, short doc comments, and phrases that plain technical
+//! English has no use for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use super::imports::tokens;
+use super::{assert_none, files, sources};
+
+/// Identifiers that were replaced, with their successors. None occurs in the product's code.
+const RETIRED: &str = include_str!("retired.txt");
+
+/// Names of public types that several crates define, since each is always qualified: by its module, or by its crate.
+const SHARED_NAMES: &[&str] = &[
+    "Command", "Config", "Error", "Event", "Message", "Metrics", "Options", "Request", "Response", "Stats",
+];
+
+/// Doc comments of at most three words in the workspace.
+const SHORT_MAX: usize = 100;
+
+/// Words that say as much as the name below them.
+const SHORT_WORDS: usize = 3;
+
+/// Phrases that stand for a noun of the field or for a plain verb.
+const PHRASES: &[&str] = &[
+    "anew",
+    "anybody",
+    "are told",
+    "be told",
+    "came of",
+    "everybody",
+    "for whom",
+    "has come of",
+    "is said",
+    "is told",
+    "nobody",
+    "of whom",
+    "so many",
+    "somebody",
+    "tells of",
+    "was said",
+    "was told",
+    "what became",
+    "what has become",
+    "what has come",
+    "what is kept",
+    "what is known",
+    "what is said",
+    "what is wanted",
+    "who asks",
+    "who is",
+    "who wants",
+    "whoever",
+];
+
+/// Phrases in 1,000 lines.
+const PHRASES_MAX: usize = 5;
+
+/// Rows of [`RETIRED`]: a retired identifier and its successor.
+fn retired() -> impl Iterator<Item = (&'static str, &'static str)> {
+    RETIRED
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+        .map(|line| line.split_once(' ').expect("an identifier and its successor"))
+}
+
+#[test]
+fn retired_identifiers_are_gone() {
+    let retired: BTreeMap<&str, &str> = retired().collect();
+    let mut problems = BTreeSet::new();
+    for (name, text) in sources().filter(|(name, _)| name.contains("/src/")) {
+        for token in tokens(&text) {
+            if let Some(successor) = retired.get(token.as_str()) {
+                problems.insert(format!("{name}: {token}, now {successor}"));
+            }
+        }
+    }
+    assert_none(&Vec::from_iter(problems), "retired identifiers");
+}
+
+#[test]
+fn a_public_type_name_has_one_meaning() {
+    let mut crates: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (name, text) in sources().filter(|(name, _)| name.contains("/src/")) {
+        let folder = name.split("/src/").next().unwrap_or_default().to_owned();
+        // The simulator and the binary export nothing to other crates.
+        if folder == "sim" || folder == "crates/server" {
+            continue;
+        }
+        let tokens = tokens(&text);
+        for window in tokens.windows(3) {
+            let is_type = matches!(window[1].as_str(), "struct" | "enum" | "trait" | "type");
+            if window[0] == "pub" && is_type {
+                crates.entry(window[2].clone()).or_default().insert(folder.clone());
+            }
+        }
+    }
+    let problems: Vec<String> = crates
+        .into_iter()
+        .filter(|(name, folders)| folders.len() > 1 && !SHARED_NAMES.contains(&name.as_str()))
+        .map(|(name, folders)| format!("{name}: {}", Vec::from_iter(folders).join(", ")))
+        .collect();
+    assert_none(&problems, "public types of one name");
+}
+
+/// The comment of a line of Rust that is a comment alone, with its mark.
+fn comment(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    line.starts_with("//").then_some(line)
+}
+
+#[test]
+fn doc_comments_say_more_than_names() {
+    let mut short = Vec::new();
+    for (name, text) in sources() {
+        let mut words = None;
+        for (number, line) in text.lines().enumerate() {
+            match line.trim_start().strip_prefix("///") {
+                Some(more) => *words.get_or_insert(0) += more.split_whitespace().count(),
+                None => {
+                    if words.take().is_some_and(|words| words <= SHORT_WORDS) {
+                        short.push(format!("{name}:{number}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(
+        short.len() <= SHORT_MAX,
+        "{} doc comments of {SHORT_WORDS} words or fewer:\n  {}",
+        short.len(),
+        short.join("\n  ")
+    );
+}
+
+/// Lines, and those among them that have one of [`PHRASES`].
+fn phrases<'t>(place: &str, lines: impl Iterator<Item = (usize, &'t str)>) -> (usize, Vec<String>) {
+    let (mut count, mut found) = (0, Vec::new());
+    for (number, line) in lines {
+        count += 1;
+        let line = format!(" {} ", line.to_lowercase().replace(|c: char| !c.is_alphanumeric(), " "));
+        for phrase in PHRASES.iter().filter(|phrase| line.contains(&format!(" {phrase} "))) {
+            found.push(format!("{place}:{}: {phrase}", number + 1));
+        }
+    }
+    (count, found)
+}
+
+fn assert_few(kind: &str, counted: impl Iterator<Item = (usize, Vec<String>)>) {
+    let (mut lines, mut found) = (0, Vec::new());
+    for (count, more) in counted {
+        lines += count;
+        found.extend(more);
+    }
+    assert!(
+        found.len() * 1000 <= PHRASES_MAX * lines,
+        "{} phrases in {lines} lines of {kind}:\n  {}",
+        found.len(),
+        found.join("\n  ")
+    );
+}
+
+#[test]
+fn comments_are_plain_english() {
+    let read = sources().filter(|(name, _)| name.starts_with("crates/"));
+    // This file has to spell the phrases.
+    let read = read.filter(|(name, _)| !name.ends_with("tidy/words.rs"));
+    assert_few(
+        "comments",
+        read.map(|(name, text)| {
+            let lines = text.lines().enumerate();
+            phrases(&name, lines.filter_map(|(number, line)| Some((number, comment(line)?))))
+        }),
+    );
+}
+
+#[test]
+fn guides_are_plain_english() {
+    let read = files().into_iter().filter(|(name, _)| {
+        (name.starts_with("docs/") && name.ends_with(".md")) || name == "README.md"
+    });
+    assert_few(
+        "documentation",
+        read.map(|(name, path)| {
+            let text = fs::read_to_string(path).expect("UTF-8 text");
+            phrases(&name, text.lines().enumerate())
+        }),
+    );
+}

@@ -1,0 +1,333 @@
+//! The control socket's place in the file system: claimed at start, given up at the end.
+//!
+//! A file that a killed supervisor left behind is replaced, one that somebody answers on is not: that is how a
+//! second `veche serve` on the same config learns that it is the second. Who comes through the door is
+//! `client`'s business.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, Mode, fchmod, flock};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use veche_files::{PinnedPath, WriteOptions, lock_holder};
+
+use veche_clock::now;
+
+/// Clients that may queue.
+const BACKLOG: i32 = 16;
+
+/// How long another process may hold the lock, which takes a few system calls.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+const LOCK_STEP: Duration = Duration::from_millis(20);
+
+/// Why the control socket can't be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlSocketError {
+    /// Somebody answers on it.
+    #[error("already running with this config: it answers on {}; see `veche status`", .0.display())]
+    Answered(PathBuf),
+    /// There is something else of that name.
+    #[error("{} is there and is no socket: remove it or set another server.control", .0.display())]
+    NoSocket(PathBuf),
+    /// Its lock was not to be had.
+    #[error("can't claim the control socket: {} holds the lock {} for more than {} s; end it, or remove the file", of_process(*.pid), path.display(), LOCK_WAIT.as_secs())]
+    Locked { path: PathBuf, pid: Option<u32> },
+    /// The system's error.
+    #[error("can't open the control socket {}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+/// The bound control socket; its file goes with it.
+pub(crate) struct ControlSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl ControlSocket {
+    /// Binds `path`, for this user only.
+    pub(crate) fn claim(path: &Path) -> Result<Self, ControlSocketError> {
+        let io = |source| ControlSocketError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        // Two that start at once must not both find a dead file and then remove each other's.
+        let _turn = SocketLock::take(path)?;
+        match fs::symlink_metadata(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(io(e)),
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(ControlSocketError::NoSocket(path.to_owned()));
+            }
+            Ok(_) => match is_answered(path) {
+                Ok(true) => return Err(ControlSocketError::Answered(path.to_owned())),
+                Ok(false) => fs::remove_file(path).map_err(io)?,
+                // Gone since: its owner just ended.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(io(e)),
+            },
+        }
+        let listener = bind(path).map_err(io)?;
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+        })
+    }
+
+    /// The door that another supervisor has opened in this process.
+    pub(crate) fn adopt(listener: OwnedFd, path: PathBuf) -> Self {
+        let listener = UnixListener::from(listener);
+        Self { listener, path }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The next client, if one waits.
+    pub(crate) fn accept(&self) -> io::Result<Option<UnixStream>> {
+        match self.listener.accept() {
+            Ok((client, _)) => Ok(Some(client)),
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                Ok(None)
+            }
+            Err(e) => Err(e),
+        }
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        // Somebody may have removed it by hand; the socket behind it is gone either way.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl AsFd for ControlSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+/// The right to look at the socket's file and to replace it, for the time of a few system calls. Its own file is gone
+/// afterwards.
+struct SocketLock {
+    place: PinnedPath,
+    _file: File,
+}
+
+impl SocketLock {
+    /// Waits for it, but not for long.
+    fn take(socket: &Path) -> Result<Self, ControlSocketError> {
+        let mut path = socket.as_os_str().to_owned();
+        path.push(".lock");
+        let path = PathBuf::from(path);
+        let io = |source| ControlSocketError::Io {
+            path: path.clone(),
+            source,
+        };
+        let deadline = now() + LOCK_WAIT;
+        loop {
+            // Not the folder itself: that can be locked by everybody who can read it.
+            let file = WriteOptions::private().open(&path).map_err(io)?.file;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {
+                    let place = PinnedPath::open(&path).map_err(io)?;
+                    let ours = file.metadata().map_err(io)?;
+                    // Or else the one before has removed it, and others lock another file.
+                    if place.identity().map_err(io)? == Some((ours.dev(), ours.ino())) {
+                        return Ok(Self { place, _file: file });
+                    }
+                }
+                Err(Errno::WOULDBLOCK) if now() < deadline => std::thread::sleep(LOCK_STEP),
+                Err(Errno::WOULDBLOCK) => {
+                    let pid = lock_holder(&file);
+                    return Err(ControlSocketError::Locked { path, pid });
+                }
+                Err(error) => return Err(io(error.into())),
+            }
+        }
+    }
+}
+
+impl Drop for SocketLock {
+    fn drop(&mut self) {
+        // One that stays is locked as well as a new one.
+        let _ = self.place.remove();
+    }
+}
+
+fn of_process(pid: Option<u32>) -> String {
+    pid.map_or("another process".to_owned(), |pid| format!("process {pid}"))
+}
+
+/// Whether a server listens on a socket. One that accepts nothing does so as well, and is not waited for.
+fn is_answered(path: &Path) -> io::Result<bool> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) | Err(Errno::AGAIN) => Ok(true),
+        Err(Errno::CONNREFUSED) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // Before the bind: Linux gives the file the socket's mode, so that it is never open to others.
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(UnixListener::from(socket))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn place(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("veche-door-{}-{name}", std::process::id()));
+        let _ = fs::remove_file(&path);
+        path
+    }
+
+    #[test]
+    fn it_is_for_the_owner_only_and_goes_with_the_door() {
+        let path = place("owner");
+        let door = ControlSocket::claim(&path).expect("claimed");
+        let mode = fs::metadata(&path).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        drop(door);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_dead_file_is_replaced_and_a_live_one_is_not() {
+        let path = place("dead");
+        // A socket that is dropped leaves its file.
+        drop(UnixListener::bind(&path).expect("bound"));
+        assert!(path.exists());
+        let door = ControlSocket::claim(&path).expect("claimed");
+        assert!(matches!(
+            ControlSocket::claim(&path),
+            Err(ControlSocketError::Answered(_))
+        ));
+        drop(door);
+        drop(ControlSocket::claim(&path).expect("claimed again"));
+    }
+
+    #[test]
+    fn another_file_is_left_alone() {
+        let path = place("file");
+        fs::write(&path, "precious").expect("written");
+        assert!(matches!(
+            ControlSocket::claim(&path),
+            Err(ControlSocketError::NoSocket(_))
+        ));
+        assert_eq!(fs::read_to_string(&path).expect("still there"), "precious");
+        fs::remove_file(&path).expect("removed");
+    }
+
+    #[test]
+    fn a_lock_on_the_folder_keeps_nobody_out() {
+        let folder = place("folder");
+        fs::create_dir_all(&folder).expect("a folder");
+        let locked = File::open(&folder).expect("readable");
+        flock(&locked, FlockOperation::LockExclusive).expect("free");
+        let path = folder.join("veche.sock");
+        let (done, wait) = std::sync::mpsc::sync_channel(1);
+        std::thread::spawn(move || done.send(ControlSocket::claim(&path).map(drop)));
+        let claimed = wait.recv_timeout(LOCK_WAIT).expect("it does not wait");
+        claimed.expect("claimed");
+        let left = fs::read_dir(&folder).expect("a folder").count();
+        assert_eq!(left, 0, "the lock's file goes with it");
+        let _ = fs::remove_dir_all(folder);
+    }
+
+    #[test]
+    fn a_lock_that_is_held_is_told_with_its_holder() {
+        let path = place("held");
+        let mut lock = path.clone().into_os_string();
+        lock.push(".lock");
+        let lock = PathBuf::from(lock);
+        fs::write(&lock, "").expect("written");
+        fs::set_permissions(&lock, fs::Permissions::from_mode(0o666)).expect("set");
+        let held = File::open(&lock).expect("there");
+        flock(&held, FlockOperation::LockShared).expect("free");
+        let begun = now();
+        let told = ControlSocket::claim(&path)
+            .err()
+            .expect("locked")
+            .to_string();
+        assert!(now() - begun < 2 * LOCK_WAIT);
+        let expected = format!(
+            "process {} holds the lock {}",
+            std::process::id(),
+            lock.display()
+        );
+        assert!(told.contains(&expected), "{told}");
+        let mode = fs::metadata(&lock).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "others can't take it next time");
+        drop(held);
+        fs::remove_file(&lock).expect("removed");
+        symlink("nowhere", &lock).expect("a link");
+        let told = ControlSocket::claim(&path)
+            .err()
+            .expect("a link")
+            .to_string();
+        assert!(told.contains("symbolic link"), "{told}");
+        fs::remove_file(&lock).expect("removed");
+    }
+
+    /// A socket whose server accepts nothing, and has no room for one more.
+    #[test]
+    fn a_socket_that_is_full_is_answered() {
+        let path = place("full");
+        let flags = SocketFlags::CLOEXEC;
+        let stream = SocketType::STREAM;
+        let socket = |flags| rustix::net::socket_with(AddressFamily::UNIX, stream, flags, None);
+        let address = SocketAddrUnix::new(&path).expect("short");
+        let full = socket(flags).expect("a socket");
+        rustix::net::bind(&full, &address).expect("bound");
+        rustix::net::listen(&full, 0).expect("listening");
+        let client = || {
+            let client = socket(flags | SocketFlags::NONBLOCK).expect("a socket");
+            rustix::net::connect(&client, &address).map(|()| client)
+        };
+        let _clients: Vec<_> = std::iter::from_fn(|| client().ok()).collect();
+        assert!(matches!(
+            ControlSocket::claim(&path),
+            Err(ControlSocketError::Answered(_))
+        ));
+        fs::remove_file(&path).expect("removed");
+    }
+
+    #[test]
+    fn of_many_at_once_one_gets_in() {
+        let path = place("race");
+        drop(UnixListener::bind(&path).expect("bound"));
+        let doors: Vec<_> = std::thread::scope(|scope| {
+            let claims: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| ControlSocket::claim(&path).ok()))
+                .collect();
+            claims
+                .into_iter()
+                .map(|claim| claim.join().expect("no panic"))
+                .collect()
+        });
+        assert_eq!(doors.iter().flatten().count(), 1);
+    }
+}

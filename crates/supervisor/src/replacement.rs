@@ -1,0 +1,203 @@
+//! The order of a replacement: what may begin, and when the supervisor follows the new server process.
+//!
+//! Pure: what is known goes in, what to do comes out. Processes, sockets and files are [`upgrade`](super::upgrade)'s.
+
+/// Server processes that may be draining at a time.
+const RETIRING_MAX: usize = 8;
+
+/// Why the server process is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReplacementKind {
+    Upgrade,
+    Restart,
+}
+
+impl ReplacementKind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Upgrade => "upgrade",
+            Self::Restart => "restart",
+        }
+    }
+
+    /// The state of the supervisor meanwhile, for `veche status`.
+    pub(super) fn state(self) -> &'static str {
+        match self {
+            Self::Upgrade => "upgrading",
+            Self::Restart => "restarting",
+        }
+    }
+
+    /// The reason for which other changes are refused meanwhile.
+    pub(super) fn under_way(self) -> &'static str {
+        match self {
+            Self::Upgrade => "an upgrade is under way",
+            Self::Restart => "a restart is under way",
+        }
+    }
+}
+
+/// What is known when a replacement is asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReplacementContext {
+    pub(super) is_stopping: bool,
+    /// The replacement that is under way.
+    pub(super) under_way: Option<ReplacementKind>,
+    pub(super) is_reloading: bool,
+    /// History is kept on disk.
+    pub(super) has_archive: bool,
+    /// Server processes that drain.
+    pub(super) retiring: usize,
+}
+
+impl ReplacementContext {
+    /// Returns why no replacement may begin now, if none may.
+    pub(super) fn refusal(&self) -> Option<String> {
+        let why = if self.is_stopping {
+            "veche is stopping"
+        } else if let Some(kind) = self.under_way {
+            kind.under_way()
+        } else if self.is_reloading {
+            "a reload is under way"
+        } else if self.has_archive {
+            "[history] path is set, and one server process at a time can have that folder: this takes a stop and a start"
+        } else if self.retiring >= RETIRING_MAX {
+            return Some(format!("{RETIRING_MAX} server processes still drain"));
+        } else {
+            return None;
+        };
+        Some(why.to_owned())
+    }
+}
+
+/// What is known while the server process has been replaced and the supervisor has not.
+#[derive(Clone, Debug)]
+pub(super) struct SelfUpgradeContext {
+    /// Server processes have read what they were told.
+    pub(super) is_said: bool,
+    /// Clients of the control socket have their answers.
+    pub(super) are_clients_told: bool,
+    /// The time for both is over.
+    pub(super) is_late: bool,
+    pub(super) is_stopping: bool,
+    /// The new server process is the one that serves.
+    pub(super) is_served: bool,
+    /// The program's file is the one from which the server process was started.
+    pub(super) is_same_file: bool,
+}
+
+/// What the supervisor does about a change of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum SelfUpgradeStep {
+    Wait,
+    /// Nothing any more: it stops.
+    Drop,
+    /// It stays what it is, for this reason.
+    Stay(String),
+    Follow,
+}
+
+impl SelfUpgradeContext {
+    pub(super) fn next(&self, kind: ReplacementKind) -> SelfUpgradeStep {
+        let is_told = self.is_said && self.are_clients_told;
+        if !is_told && !self.is_late {
+            return SelfUpgradeStep::Wait;
+        }
+        if self.is_stopping {
+            return SelfUpgradeStep::Drop;
+        }
+        if !self.is_served {
+            // What comes instead is of the old program, with the old config: all of it goes back.
+            return SelfUpgradeStep::Stay("the new server process has died".to_owned());
+        }
+        if !self.is_said {
+            return SelfUpgradeStep::Stay(
+                "a server process does not read what it is told".to_owned(),
+            );
+        }
+        if !self.is_same_file {
+            return SelfUpgradeStep::Stay(format!(
+                "its file has changed since: {} again",
+                kind.name()
+            ));
+        }
+        SelfUpgradeStep::Follow
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replacement_begins_alone() {
+        let nothing = ReplacementContext::default();
+        assert_eq!(nothing.refusal(), None);
+        let full = ReplacementContext {
+            retiring: RETIRING_MAX,
+            ..nothing.clone()
+        };
+        let almost_full = ReplacementContext {
+            retiring: RETIRING_MAX - 1,
+            ..nothing.clone()
+        };
+        assert_eq!(almost_full.refusal(), None);
+        let with = |change: fn(&mut ReplacementContext)| {
+            let mut situation = ReplacementContext::default();
+            change(&mut situation);
+            situation
+        };
+        for (situation, why) in [
+            (full, "still drain"),
+            (with(|it| it.is_stopping = true), "stopping"),
+            (
+                with(|it| it.under_way = Some(ReplacementKind::Restart)),
+                "a restart is under way",
+            ),
+            (with(|it| it.is_reloading = true), "a reload"),
+            (with(|it| it.has_archive = true), "[history]"),
+        ] {
+            let refusal = situation.refusal().unwrap_or_default();
+            assert!(refusal.contains(why), "{situation:?}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn the_supervisor_follows_when_all_have_heard_and_nothing_has_changed() {
+        let good = SelfUpgradeContext {
+            is_said: true,
+            are_clients_told: true,
+            is_late: false,
+            is_stopping: false,
+            is_served: true,
+            is_same_file: true,
+        };
+        assert_eq!(good.next(ReplacementKind::Upgrade), SelfUpgradeStep::Follow);
+        let with = |change: fn(&mut SelfUpgradeContext)| {
+            let mut outlook = good.clone();
+            change(&mut outlook);
+            outlook.next(ReplacementKind::Upgrade)
+        };
+        assert_eq!(
+            with(|it| it.are_clients_told = false),
+            SelfUpgradeStep::Wait
+        );
+        assert_eq!(with(|it| it.is_said = false), SelfUpgradeStep::Wait);
+        assert_eq!(with(|it| it.is_stopping = true), SelfUpgradeStep::Drop);
+        let late = with(|it| (it.are_clients_told, it.is_late) = (false, true));
+        assert_eq!(late, SelfUpgradeStep::Follow, "one client holds nothing up");
+        for (next, why) in [
+            (with(|it| it.is_served = false), "has died"),
+            (
+                with(|it| (it.is_said, it.is_late) = (false, true)),
+                "does not read",
+            ),
+            (with(|it| it.is_same_file = false), "upgrade again"),
+        ] {
+            assert!(
+                matches!(&next, SelfUpgradeStep::Stay(words) if words.contains(why)),
+                "{next:?}"
+            );
+        }
+    }
+}

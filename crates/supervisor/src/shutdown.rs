@@ -1,0 +1,101 @@
+//! The end: a drain with its time, and the kill when that is over or nobody wants to wait.
+
+use std::time::{Duration, Instant};
+
+use tracing::{info, warn};
+
+use super::upgrade::RetiringServer;
+use super::{Supervisor, SupervisorEnd};
+use crate::message::ToServer;
+use veche_clock::now;
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::supervisor::stopping";
+
+/// What a draining server process gets beyond its time, to end by itself.
+pub(super) const DRAIN_GRACE: Duration = Duration::from_millis(500);
+
+/// A stop under way.
+pub(super) struct Shutdown {
+    kill_at: Instant,
+    killed: bool,
+}
+
+impl Shutdown {
+    /// When the server process is killed, unless it was.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        (!self.killed).then_some(self.kill_at)
+    }
+
+    /// What it came to, now that every server process has ended.
+    fn ended(&self) -> SupervisorEnd {
+        if self.killed {
+            SupervisorEnd::Killed
+        } else {
+            SupervisorEnd::Drained
+        }
+    }
+}
+
+impl Supervisor {
+    /// Drains, or with `at_once` kills.
+    pub(super) fn stop(&mut self, at_once: bool) {
+        self.revive_at = None;
+        self.change = None;
+        self.notifier.stopping();
+        self.fail_upgrade("veche is stopping");
+        // `veche dev` serves the developer's own tabs, which connect again by themselves.
+        let limits = &self.current.config.limits;
+        let (lame_duck, drain_time) = match self.dev {
+            true => (Duration::ZERO, Duration::ZERO),
+            false => (limits.lame_duck_time, limits.drain_time),
+        };
+        if self.stopping.is_none() {
+            self.stopping = Some(Shutdown {
+                kill_at: now() + lame_duck + drain_time + DRAIN_GRACE,
+                killed: false,
+            });
+        }
+        if at_once {
+            self.kill_to_stop();
+            return;
+        }
+        info!(target: TARGET, after = ?lame_duck, within = ?drain_time, "draining");
+        // Those that were replaced drain already.
+        if let Some(server) = &mut self.server
+            && let Err(error) = server.send(&ToServer::drain_to_stop(lame_duck, drain_time))
+        {
+            warn!(target: TARGET, %error, "the server process can't be told to drain");
+        }
+    }
+
+    /// The end, when no server process is left.
+    pub(super) fn end_when_stopped(&mut self) {
+        if self.server.is_none()
+            && self.retiring.is_empty()
+            && let Some(stopping) = &self.stopping
+        {
+            self.ended = Some(stopping.ended());
+        }
+    }
+
+    fn kill_to_stop(&mut self) {
+        if let Some(stopping) = &mut self.stopping {
+            stopping.killed = true;
+        }
+        if let Some(server) = &mut self.server {
+            warn!(target: TARGET, pid = server.pid(), "killing the server process");
+            server.kill();
+        }
+        self.retiring.iter_mut().for_each(RetiringServer::kill);
+    }
+
+    /// Kills a server process whose time to drain is over.
+    pub(super) fn end_drain(&mut self, now: Instant) {
+        let deadline = self.stopping.as_ref().and_then(Shutdown::deadline);
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            warn!(target: TARGET, "the time to drain is over");
+            self.kill_to_stop();
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Which messages between workers are also messages between nodes, and which are for the workers of one node only.
+
+use std::sync::Arc;
+
+use veche_hub::{ChannelQuery, HubMessage, HubReply};
+use veche_nodes::{
+    Caller, ChannelsQuery, NodeAnswer, NodeMessage, NodeReply, UserCommandRequest, UserStatusQuery,
+};
+use veche_types::{ConnectionId, WorkerId};
+
+use crate::message::WorkerMessage;
+
+/// Precedes a user in the name of the personal channel.
+const PERSONAL: char = '#';
+
+impl<M> WorkerMessage<M> {
+    /// Returns the message between nodes that means the same as this one from one worker to another.
+    ///
+    /// # Errors
+    /// It is for workers of one node only.
+    #[expect(
+        clippy::result_large_err,
+        reason = "the error is the message itself, which goes another way"
+    )]
+    pub fn into_node_message(self, from: WorkerId, to: WorkerId) -> Result<NodeMessage, Self> {
+        match self {
+            Self::Hub(mail) => handle_node_mail(mail, from, to).map_err(Self::Hub),
+            Self::Relay(relay) => Ok(NodeMessage::Relay(relay)),
+            Self::ListConnections(census) => Ok(NodeMessage::Connections(census)),
+            // Applications choose their own form within a node.
+            Self::App(message) => Err(Self::App(message)),
+        }
+    }
+
+    /// Returns the message to a worker that means the same as a message of another node, and back
+    /// [what it came from](Self::into_node_message).
+    ///
+    /// # Errors
+    /// It is for the process rather than for one of its workers.
+    pub fn from_node_message(message: NodeMessage) -> Result<Self, NodeMessage> {
+        Ok(match message {
+            NodeMessage::Instruct(UserCommandRequest {
+                user,
+                instruction,
+                caller,
+            }) => Self::Hub(HubMessage::CommandUser {
+                channel: personal(&user),
+                instruction,
+                reply: caller.map(|caller| (caller.session, caller.ticket)),
+            }),
+            NodeMessage::Connections(census) => Self::ListConnections(census),
+            NodeMessage::Channels(ChannelsQuery { pattern, caller }) => {
+                Self::Hub(HubMessage::List {
+                    pattern,
+                    session: caller.session,
+                    ticket: caller.ticket,
+                })
+            }
+            NodeMessage::UserStatus(UserStatusQuery { user, caller }) => {
+                Self::Hub(HubMessage::Query {
+                    channel: personal(&user),
+                    question: ChannelQuery::UserStatus,
+                    session: caller.session,
+                    ticket: caller.ticket,
+                })
+            }
+            NodeMessage::Answer(NodeReply { caller, answer }) => Self::Hub(HubMessage::Answer {
+                session: caller.session,
+                ticket: caller.ticket,
+                answer: match answer {
+                    NodeAnswer::Connections(all) => HubReply::Connections(all),
+                    NodeAnswer::Channels(all) => HubReply::Channels(all),
+                    NodeAnswer::UserStatus(status) => HubReply::UserStatus(status),
+                    NodeAnswer::Instructed { .. } | NodeAnswer::Blocked(_) => {
+                        return Err(NodeMessage::Answer(NodeReply { caller, answer }));
+                    }
+                },
+            }),
+            NodeMessage::Relay(relay) => Self::Relay(relay),
+            NodeMessage::Announce(_)
+            | NodeMessage::Leave
+            | NodeMessage::Block(_)
+            | NodeMessage::App(_) => {
+                return Err(message);
+            }
+        })
+    }
+}
+
+fn personal(user: &str) -> Arc<str> {
+    format!("{PERSONAL}{user}").into()
+}
+
+#[expect(
+    clippy::result_large_err,
+    reason = "the error is the message itself, which goes another way"
+)]
+fn handle_node_mail(
+    mail: HubMessage,
+    from: WorkerId,
+    to: WorkerId,
+) -> Result<NodeMessage, HubMessage> {
+    let caller = |worker: WorkerId, session: ConnectionId, ticket| Caller {
+        worker,
+        session,
+        ticket,
+    };
+    Ok(match mail {
+        HubMessage::CommandUser {
+            ref channel,
+            ref instruction,
+            reply,
+        } => match channel.strip_prefix(PERSONAL) {
+            Some(user) => NodeMessage::Instruct(UserCommandRequest {
+                user: user.into(),
+                instruction: Arc::clone(instruction),
+                caller: reply.map(|(session, ticket)| caller(from, session, ticket)),
+            }),
+            None => return Err(mail),
+        },
+        HubMessage::List {
+            pattern,
+            session,
+            ticket,
+        } => NodeMessage::Channels(ChannelsQuery {
+            pattern,
+            caller: caller(from, session, ticket),
+        }),
+        HubMessage::Query {
+            ref channel,
+            question: ChannelQuery::UserStatus,
+            session,
+            ticket,
+        } => match channel.strip_prefix(PERSONAL) {
+            Some(user) => NodeMessage::UserStatus(UserStatusQuery {
+                user: user.into(),
+                caller: caller(from, session, ticket),
+            }),
+            None => return Err(mail),
+        },
+        HubMessage::Answer {
+            session,
+            ticket,
+            answer,
+        } => {
+            let caller = caller(to, session, ticket);
+            match answer_node_request(answer) {
+                Ok(answer) => NodeMessage::Answer(NodeReply { caller, answer }),
+                Err(answer) => {
+                    return Err(HubMessage::Answer {
+                        session,
+                        ticket,
+                        answer,
+                    });
+                }
+            }
+        }
+        // The order of channels and what belongs to it, by the channel's home on this node.
+        HubMessage::Subscribe { .. }
+        | HubMessage::Refused { .. }
+        | HubMessage::Subscribed { .. }
+        | HubMessage::Unsubscribe { .. }
+        | HubMessage::Publish { .. }
+        | HubMessage::Deliver { .. }
+        | HubMessage::Query { .. }
+        | HubMessage::Lost { .. }
+        | HubMessage::LogFull { .. }
+        // An instruction on its way through the node, which another node asks for as a whole.
+        | HubMessage::Command { .. }
+        | HubMessage::Acknowledge { .. } => return Err(mail),
+    })
+}
+
+fn answer_node_request(answer: HubReply) -> Result<NodeAnswer, HubReply> {
+    Ok(match answer {
+        HubReply::Connections(all) => NodeAnswer::Connections(all),
+        HubReply::Channels(all) => NodeAnswer::Channels(all),
+        HubReply::UserStatus(status) => NodeAnswer::UserStatus(status),
+        HubReply::Subscribed(_)
+        | HubReply::Published(_)
+        | HubReply::Failed
+        | HubReply::History(_)
+        | HubReply::HistoryRemoved(_)
+        | HubReply::Presence(_)
+        | HubReply::PresenceStats(_)
+        | HubReply::CommandDispatched(_)
+        | HubReply::CommandAcknowledged => return Err(answer),
+    })
+}

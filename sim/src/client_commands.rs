@@ -1,0 +1,477 @@
+//! A client's commands, and what they have to be answered.
+
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::channels::{self, CHANNELS, Kind};
+use crate::client::{Client, PENDING_MAX, PendingCommand};
+use crate::client_transport::{ClientTransport, HookRoute};
+use crate::coverage::CoverageEvent;
+use crate::data::{data, offset_of};
+use crate::emulation_connection::SessionAddress;
+use crate::failure::{Check, promise};
+use crate::frontend_config;
+use crate::ledger::{CLIENTS, KnownState, Ledger, RawPosition, place_of};
+use crate::phase::Phase;
+use crate::setup::Setup;
+use crate::subscription::{State, Subscription, number_of};
+
+/// What a client asked, and what was known then.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Connect(Vec<Since>),
+    Subscribe(usize, Since),
+    Unsubscribe(usize),
+    Publish(usize, u64),
+    Rpc(u64),
+    Presence(usize),
+    History(usize, Option<KnownState>, PendingHistory),
+}
+
+/// How much of a history was asked for, and when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PendingHistory {
+    pub(crate) limit: usize,
+    pub(crate) at_ms: u64,
+}
+
+/// With which position somebody comes back, and what was known then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Since {
+    place: Option<RawPosition>,
+    known: Option<KnownState>,
+    at_ms: u64,
+}
+
+impl Client {
+    pub(crate) fn send(&mut self, command: Command, mut request: Value) {
+        self.next_id += 1;
+        request["id"] = self.next_id.into();
+        self.send_command(request);
+        let id = self.next_id;
+        self.pending.push_back(PendingCommand { id, command });
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.phase == Phase::Online && self.pending.len() < PENDING_MAX
+    }
+
+    fn since(&self, channel: usize, ledger: &Ledger) -> Since {
+        Since {
+            place: self.positions.get(&channel).copied(),
+            known: ledger.known(channel),
+            at_ms: ledger.now_ms,
+        }
+    }
+
+    pub(crate) fn ask_to_connect(&mut self, ledger: &Ledger) {
+        self.phase = Phase::Connecting;
+        let user = CHANNELS[channels::own_channel(self.number)].user;
+        let user = user.unwrap_or_default();
+        let token = match self.hook_route {
+            HookRoute::NoHook => frontend_config::token(user),
+            // Whoever decides believes it.
+            _ => user.to_owned(),
+        };
+        let mut connect = json!({ "token": token });
+        let mut known = Vec::new();
+        for channel in self.server_channels() {
+            let since = self.since(channel, ledger);
+            if let Some(place) = since.place {
+                connect["subs"][CHANNELS[channel].name] = recovering(place, json!({}));
+            }
+            known.push(since);
+        }
+        self.send(Command::Connect(known), json!({ "connect": connect }));
+    }
+
+    /// Asks for what is wanted, as far as there is room.
+    pub(crate) fn subscribe_to_all(&mut self, ledger: &Ledger) {
+        for channel in self.wants.clone() {
+            if !self.has_room() {
+                return;
+            }
+            let may = self.hook_route != HookRoute::NoHook || !CHANNELS[channel].kind.is_hooked();
+            if !may || self.subscriptions.contains_key(&channel) {
+                continue;
+            }
+            let since = self.since(channel, ledger);
+            let mut subscribe = json!({
+                "channel": CHANNELS[channel].name,
+                "join_leave": CHANNELS[channel].kind.has_presence(),
+            });
+            if let Some(place) = since.place {
+                subscribe = recovering(place, subscribe);
+            }
+            if self.wants_deltas {
+                subscribe["delta"] = "fossil".into();
+            }
+            self.subscriptions
+                .insert(channel, Subscription::new(channel));
+            self.send(
+                Command::Subscribe(channel, since),
+                json!({ "subscribe": subscribe }),
+            );
+        }
+    }
+
+    pub(crate) fn unsubscribe(&mut self, channel: usize) {
+        self.wants.remove(&channel);
+        let has_room = self.has_room();
+        let subscription = self.subscriptions.get_mut(&channel);
+        let Some(subscription) = subscription.filter(|one| has_room && one.state == State::Live)
+        else {
+            return;
+        };
+        subscription.state = State::Leaving;
+        self.send(
+            Command::Unsubscribe(channel),
+            json!({ "unsubscribe": { "channel": CHANNELS[channel].name } }),
+        );
+    }
+
+    fn is_live(&self, channel: usize) -> bool {
+        let subscription = self.subscriptions.get(&channel);
+        subscription.is_some_and(|one| one.state == State::Live)
+    }
+
+    pub(crate) fn publish(&mut self, channel: usize, pad: u16, ledger: &mut Ledger) {
+        let Some(link) = self
+            .link
+            .filter(|_| self.has_room() && self.is_live(channel))
+        else {
+            return;
+        };
+        if !CHANNELS[channel].kind.takes_clients() {
+            return;
+        }
+        let number = ledger.publish(channel, CLIENTS | link);
+        if CHANNELS[channel].kind.is_hooked() {
+            // As long as nothing is decided.
+            ledger.refused(channel, number);
+        }
+        let data = data(channel, number, pad);
+        self.send(
+            Command::Publish(channel, number),
+            json!({ "publish": { "channel": CHANNELS[channel].name, "data": data } }),
+        );
+    }
+
+    pub(crate) fn ask_presence(&mut self, channel: usize) {
+        if self.has_room() && self.is_live(channel) && CHANNELS[channel].kind.has_presence() {
+            self.send(
+                Command::Presence(channel),
+                json!({ "presence": { "channel": CHANNELS[channel].name } }),
+            );
+        }
+    }
+
+    pub(crate) fn ask_history(&mut self, channel: usize, ledger: &Ledger) {
+        if self.has_room() && self.is_live(channel) && CHANNELS[channel].kind.has_history() {
+            let asked = PendingHistory {
+                limit: if self.next_id.is_multiple_of(2) {
+                    10
+                } else {
+                    1_000
+                },
+                at_ms: ledger.now_ms,
+            };
+            self.send(
+                Command::History(channel, ledger.known(channel), asked),
+                json!({ "history": { "channel": CHANNELS[channel].name, "limit": asked.limit } }),
+            );
+        }
+    }
+
+    /// A reply has come.
+    pub(crate) fn reply(&mut self, line: &Value, ledger: &mut Ledger, setup: &Setup) -> Check {
+        let id = line["id"].as_u64();
+        let owed = self.pending.pop_front();
+        promise!(
+            owed.as_ref().map(|owed| u64::from(owed.id)) == id,
+            "replies come in order",
+            "{line}, not to {:?}",
+            owed.map(|owed| owed.id)
+        );
+        let Some(PendingCommand { command, .. }) = owed else {
+            return Ok(());
+        };
+        if !self.check_decision(&command, line, ledger)? {
+            return Ok(());
+        }
+        promise!(
+            line.get("error").is_none(),
+            "commands succeed",
+            "{line} to {command:?}"
+        );
+        ledger.trace.note(&[self.number as u64, id.unwrap_or(0)]);
+        match command {
+            Command::Connect(known) => self.connected(&line["connect"], &known, ledger, setup),
+            Command::Subscribe(channel, since) => {
+                let (reply, bytes_max) = (&line["subscribe"], setup.outbox_bytes);
+                self.subscribed(channel, reply, since, bytes_max, ledger, setup)
+            }
+            Command::Unsubscribe(channel) => {
+                self.subscriptions.remove(&channel);
+                Ok(())
+            }
+            Command::Publish(channel, number) => {
+                ledger.taken(channel, number);
+                Ok(())
+            }
+            Command::Rpc(_) => Ok(()),
+            Command::Presence(_) => self.check_presence_reply(&line["presence"], ledger),
+            Command::History(channel, known, asked) => {
+                self.check_history_reply(channel, &line["history"], known, asked, ledger, setup)
+            }
+        }
+    }
+
+    fn connected(
+        &mut self,
+        reply: &Value,
+        known: &[Since],
+        ledger: &mut Ledger,
+        setup: &Setup,
+    ) -> Check {
+        let name = reply["client"].as_str().unwrap_or_default();
+        promise!(!name.is_empty(), "clients have names", "{reply}");
+        ledger.trace.note_text(name);
+        ledger.seen.note(CoverageEvent::Connected);
+        let is_posting = self.transport != ClientTransport::WebSocket;
+        promise!(
+            reply.get("session").is_some() == is_posting,
+            "a client that needs an address is told one",
+            "{reply}"
+        );
+        self.address = is_posting.then(|| SessionAddress::new(reply, self.life));
+        self.name = name.to_owned();
+        if self.phase == Phase::Connecting {
+            self.phase = Phase::Online;
+        }
+        // One budget for all of them.
+        let mut bytes_left = setup.outbox_bytes;
+        for (channel, since) in self.server_channels().zip(known) {
+            self.subscriptions
+                .insert(channel, Subscription::new(channel));
+            let name = CHANNELS[channel].name;
+            let reply = &reply["subs"][name];
+            promise!(
+                reply.is_object(),
+                "clients have what they are given",
+                "{name}"
+            );
+            let publications = reply["publications"].as_array().map_or(0, Vec::len);
+            self.subscribed(channel, reply, *since, bytes_left, ledger, setup)?;
+            bytes_left = bytes_left.saturating_sub(publications * setup.publication_bytes_max());
+        }
+        Ok(())
+    }
+
+    fn subscribed(
+        &mut self,
+        channel: usize,
+        reply: &Value,
+        since: Since,
+        bytes_max: usize,
+        ledger: &mut Ledger,
+        setup: &Setup,
+    ) -> Check {
+        let kind = CHANNELS[channel].kind;
+        let Some(mut subscription) = self.subscriptions.remove(&channel) else {
+            return Ok(());
+        };
+        subscription.has_deltas = reply["delta"].as_bool().unwrap_or(false);
+        if !kind.has_history() {
+            promise!(
+                reply.get("epoch").is_none(),
+                "what is not kept has no place",
+                "{reply}"
+            );
+            subscription.begin((0, 0), ledger);
+            self.subscriptions.insert(channel, subscription);
+            return Ok(());
+        }
+        let place = place_of(reply)?;
+        ledger.check_position(channel, since.known, place, self.life)?;
+        ledger.note_position(channel, place, self.life)?;
+        let publications = reply["publications"].as_array();
+        let publications = publications.map_or(&[][..], Vec::as_slice);
+        let is_recovered = reply["recovered"].as_bool().unwrap_or(false);
+        // Of what was let go of on purpose nothing has to be there.
+        let behind = match kind {
+            Kind::Price => place.1.saturating_sub(1),
+            _ => since.place.map_or(0, |(_, offset)| offset),
+        };
+        let is_kept = ledger.is_kept_behind(channel, (place.0, behind));
+        let bytes_max = if is_kept { bytes_max } else { 0 };
+        let first = check_recovery(
+            kind,
+            since.place,
+            place,
+            is_recovered,
+            publications.len(),
+            bytes_max,
+            setup,
+        )
+        .map_err(|failure| failure.of(&format!("{} by {reply}", CHANNELS[channel].name)))?;
+        for (publication, expected) in publications.iter().zip(first..) {
+            let (of, number) = subscription.read(publication, ledger)?;
+            let offset = offset_of(publication);
+            promise!(
+                offset == expected && of == channel,
+                "what is recovered has no gap",
+                "{offset} instead of {expected} in {reply}"
+            );
+            ledger.check_age(channel, number, since.at_ms)?;
+            ledger.note_publication_position(channel, number, (place.0, offset), self.life)?;
+            subscription.take(number, ledger)?;
+        }
+        let count = publications.len() as u64;
+        ledger.seen.note(match (since.place, is_recovered, count) {
+            (None, ..) => CoverageEvent::Heard,
+            (_, false, _) => CoverageEvent::Lost,
+            (_, true, 0) => CoverageEvent::Current,
+            _ => CoverageEvent::Recovered,
+        });
+        ledger
+            .trace
+            .note(&[channel as u64, place.0, place.1, is_recovered.into(), count]);
+        subscription.begin(place, ledger);
+        self.positions.insert(channel, place);
+        self.subscriptions.insert(channel, subscription);
+        Ok(())
+    }
+
+    fn check_presence_reply(&self, reply: &Value, ledger: &mut Ledger) -> Check {
+        let clients = reply["presence"].as_object();
+        ledger.seen.note(CoverageEvent::Present);
+        // In no order.
+        let mut names: Vec<_> = clients
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| name)
+            .collect();
+        names.sort();
+        for name in &names {
+            ledger.trace.note_text(name);
+        }
+        promise!(
+            names.contains(&&self.name),
+            "who is subscribed is present",
+            "{} in {reply}",
+            self.name
+        );
+        Ok(())
+    }
+
+    fn check_history_reply(
+        &self,
+        channel: usize,
+        reply: &Value,
+        known: Option<KnownState>,
+        asked: PendingHistory,
+        ledger: &mut Ledger,
+        setup: &Setup,
+    ) -> Check {
+        let place = place_of(reply)?;
+        ledger.check_position(channel, known, place, self.life)?;
+        ledger.note_position(channel, place, self.life)?;
+        let publications = reply["publications"].as_array();
+        ledger.seen.note(CoverageEvent::History);
+        let count = publications.map_or(0, Vec::len);
+        let most = CHANNELS[channel].kind.size(setup) as usize;
+        promise!(
+            count <= most.min(asked.limit),
+            "no more is remembered than is to be",
+            "{count} publications of {}, which keeps {most}",
+            CHANNELS[channel].name
+        );
+        let mut expected = None;
+        for publication in publications.into_iter().flatten() {
+            let (of, number) = number_of(publication)?;
+            let offset = offset_of(publication);
+            promise!(
+                of == channel,
+                "publications come by their channel",
+                "{reply}"
+            );
+            ledger.check_age(channel, number, asked.at_ms)?;
+            promise!(
+                expected.is_none_or(|expected| expected == offset) && offset <= place.1,
+                "history has no gap",
+                "{offset} in {reply}"
+            );
+            expected = Some(offset + 1);
+            ledger.note_delivery(channel, number)?;
+            ledger.note_publication_position(channel, number, (place.0, offset), self.life)?;
+        }
+        Ok(())
+    }
+}
+
+/// Adds to a request that its sender knows the channel up to there.
+fn recovering((epoch, offset): RawPosition, mut request: Value) -> Value {
+    request["recover"] = true.into();
+    request["epoch"] = veche_hub::Epoch::from_bits(epoch).to_string().into();
+    request["offset"] = offset.into();
+    request
+}
+
+/// Whether somebody with this position was told what is so, where at most `bytes_max` are recovered; the offset that the first publication must have.
+fn check_recovery(
+    kind: Kind,
+    since: Option<RawPosition>,
+    (epoch, offset): RawPosition,
+    is_recovered: bool,
+    count: usize,
+    bytes_max: usize,
+    setup: &Setup,
+) -> Result<u64, Failure> {
+    let Some((known_epoch, known)) = since else {
+        promise!(
+            !is_recovered && count == 0,
+            "who does not come back recovers nothing",
+            "{count} publications"
+        );
+        return Ok(0);
+    };
+    if kind == Kind::Price {
+        let is_known = known_epoch == epoch && known == offset;
+        promise!(
+            !is_recovered || is_known || count == 1,
+            "the latest is told",
+            "{count} publications to who knows {known}"
+        );
+        promise!(
+            is_recovered || offset == 0 || bytes_max == 0 || !setup.is_lasting(kind),
+            "the latest is told",
+            "nothing to who knows {known}"
+        );
+        return Ok(offset);
+    }
+    if is_recovered {
+        promise!(
+            known_epoch == epoch && known + count as u64 == offset,
+            "recovered is all that was missed",
+            "{count} publications to who knows {known_epoch:x}:{known}"
+        );
+        return Ok(known + 1);
+    }
+    promise!(
+        count == 0,
+        "what is not recovered is not told",
+        "{count} publications"
+    );
+    let missed = offset.saturating_sub(known) as usize;
+    let is_there = known_epoch == epoch
+        && setup.is_lasting(kind)
+        && missed <= kind.size(setup) as usize
+        && missed * setup.publication_bytes_max() <= bytes_max;
+    promise!(
+        !is_there,
+        "what is there is recovered",
+        "{missed} publications were missed by who knows {known}"
+    );
+    Ok(0)
+}

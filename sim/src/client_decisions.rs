@@ -1,0 +1,212 @@
+//! What was decided on the commands of one client, and that it is told that.
+
+use serde_json::{Value, json};
+use veche_frontends::hooks::HookKind;
+
+use crate::channels::{self, CHANNELS};
+use crate::client::Client;
+use crate::client_commands::Command;
+use crate::client_transport::HookRoute;
+use crate::coverage::CoverageEvent;
+use crate::failure::{Check, promise};
+use crate::hook_outcome::{CommandDecision, HookOutcome};
+use crate::ledger::Ledger;
+use crate::phase::Phase;
+
+/// The code of a grant that is over before it is used.
+const EXPIRED: u32 = 110;
+
+/// So long after its time something goes on at most while it is asked about.
+const GRACE_MS: u64 = 25_000;
+
+/// The code of a command that the client may not give.
+const PERMISSION_DENIED: u32 = 103;
+
+/// The code of a command on which nothing was decided.
+const INTERNAL: u32 = 100;
+
+impl Client {
+    pub(crate) fn is_of_app(&self) -> bool {
+        self.hook_route == HookRoute::App
+    }
+
+    /// Asks for an RPC.
+    pub(crate) fn call(&mut self) {
+        if self.hook_route == HookRoute::NoHook || !self.has_room() {
+            return;
+        }
+        let number = u64::from(self.next_id);
+        self.send(
+            Command::Rpc(number),
+            json!({ "rpc": { "method": "echo", "data": { "rpc": number } } }),
+        );
+    }
+
+    /// A reply has come. Whether its command was carried out.
+    pub(crate) fn check_decision(
+        &mut self,
+        command: &Command,
+        line: &Value,
+        ledger: &mut Ledger,
+    ) -> Result<bool, crate::Failure> {
+        let (kind, channel, number) = match *command {
+            Command::Connect(_) => (HookKind::Connect, None, 0),
+            Command::Subscribe(channel, _) => (HookKind::Subscribe, Some(channel), 0),
+            Command::Publish(channel, number) => (HookKind::Publish, Some(channel), number),
+            Command::Rpc(number) => (HookKind::Rpc, None, number),
+            // Only subscribers may ask, and the subscription was refused, or has ended, in front of it.
+            Command::History(channel, ..) | Command::Presence(channel)
+                if self.is_out_of(channel) =>
+            {
+                return Ok(line["error"]["code"].as_u64() != Some(u64::from(PERMISSION_DENIED)));
+            }
+            _ => return Ok(true),
+        };
+        let is_asked = channel.is_none_or(|channel| CHANNELS[channel].kind.is_hooked());
+        if self.hook_route == HookRoute::NoHook || !is_asked {
+            return Ok(true);
+        }
+        let name = channel.map_or("", |channel| CHANNELS[channel].name);
+        let mut commands = self.decisions.iter();
+        let place =
+            commands.position(|one| !matches!(one.kind, HookKind::Refresh | HookKind::SubRefresh));
+        let decided = place.map(|place| self.decisions.remove(place));
+        let is_it = |one: &CommandDecision| {
+            (one.kind, &*one.channel) == (kind, name)
+                && (one.number == number || matches!(kind, HookKind::Connect | HookKind::Subscribe))
+        };
+        promise!(
+            decided.as_ref().is_some_and(is_it),
+            "nothing is answered before it is decided",
+            "{line} to {command:?}, and {decided:?}"
+        );
+        let code = line["error"]["code"].as_u64();
+        let is_told = match decided.map(|one| one.fate) {
+            Some(HookOutcome::Granted(0)) => code.is_none(),
+            Some(HookOutcome::Granted(_)) => code.is_none_or(|code| code == u64::from(EXPIRED)),
+            Some(HookOutcome::Denied(expected)) => code == Some(expected.into()),
+            Some(HookOutcome::Failed) => code == Some(INTERNAL.into()),
+            _ => false,
+        };
+        promise!(
+            is_told,
+            "a client is told what was decided",
+            "{line} to {command:?} of {}",
+            self.number
+        );
+        if code.is_none() {
+            if kind == HookKind::Rpc {
+                let data = &line["rpc"]["data"];
+                // As text, where it came as bytes.
+                let read = data.as_str().map(serde_json::from_str::<Value>);
+                let told = match &read {
+                    Some(read) => read.as_ref().ok().and_then(|data| data["rpc"].as_u64()),
+                    None => data["rpc"].as_u64(),
+                };
+                promise!(
+                    told == Some(number),
+                    "an RPC is answered with its own result",
+                    "{line} to {number}"
+                );
+                ledger.seen.note(CoverageEvent::Rpc);
+            }
+            return Ok(true);
+        }
+        ledger.trace.note(&[self.number as u64, code.unwrap_or(0)]);
+        match (kind, channel) {
+            // It begins anew.
+            (HookKind::Connect, _) => self.close(),
+            (HookKind::Subscribe, Some(channel)) => {
+                self.wants.remove(&channel);
+                self.subscriptions.remove(&channel);
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    /// Whether a subscription that is decided on was refused or has ended.
+    fn is_out_of(&self, channel: usize) -> bool {
+        self.hook_route != HookRoute::NoHook
+            && CHANNELS[channel].kind.is_hooked()
+            && !self.subscriptions.contains_key(&channel)
+    }
+
+    /// Whether a decision closes the client with this code.
+    pub(crate) fn is_ended_by(&self, code: Option<u16>, now_ms: u64) -> bool {
+        if code == Some(3005) {
+            return self.is_over("", now_ms);
+        }
+        let mut all = self.decisions.iter();
+        all.any(|one| matches!(one.fate, HookOutcome::Ended(ended) if code == Some(ended)))
+    }
+
+    /// Whether the time of a subscription, or of the connection, is over.
+    fn is_over(&self, channel: &str, now_ms: u64) -> bool {
+        let until_ms = self.expiries.get(channel);
+        until_ms.is_some_and(|until_ms| *until_ms <= now_ms)
+    }
+
+    /// It was decided on something of this connection at that time.
+    pub(crate) fn note_decided(&mut self, decided: CommandDecision, now_ms: u64) {
+        let channel = match decided.kind {
+            HookKind::Connect | HookKind::Refresh => Some(Box::default()),
+            HookKind::Subscribe | HookKind::SubRefresh => Some(decided.channel.clone()),
+            _ => None,
+        };
+        // It comes too late for what has ended since.
+        let channel =
+            channel.filter(|channel| !self.is_over(channel, now_ms.saturating_sub(GRACE_MS)));
+        match (channel, decided.fate) {
+            (Some(channel), HookOutcome::Granted(0)) => drop(self.expiries.remove(&channel)),
+            (Some(channel), HookOutcome::Granted(for_s)) => {
+                // Times are said in whole seconds.
+                let until_ms = (now_ms / 1_000 + u64::from(for_s)) * 1_000;
+                self.expiries.insert(channel, until_ms);
+            }
+            (Some(channel), HookOutcome::Over) => drop(self.expiries.insert(channel, now_ms)),
+            _ => {}
+        }
+        self.decisions.push(decided);
+    }
+
+    /// The time of a subscription is over.
+    pub(crate) fn unsubscribed(&mut self, name: &str, ledger: &mut Ledger) -> Check {
+        promise!(
+            self.is_over(name, ledger.now_ms),
+            "subscriptions end for a reason",
+            "{name} of {}: {:?}",
+            self.number,
+            self.expiries
+        );
+        ledger.seen.note(CoverageEvent::Unsubscribed);
+        if let Some(channel) = channels::find(name) {
+            self.subscriptions.remove(&channel);
+            self.wants.remove(&channel);
+        }
+        self.decisions
+            .retain(|one| &*one.channel != name || one.kind != HookKind::SubRefresh);
+        Ok(())
+    }
+
+    /// Nothing is under way any more.
+    pub(crate) fn check_decided(&self) -> Check {
+        if self.phase != Phase::Online || !self.reads {
+            return Ok(());
+        }
+        let is_open = |one: &&CommandDecision| match one.kind {
+            HookKind::Refresh => matches!(one.fate, HookOutcome::Over | HookOutcome::Ended(_)),
+            // It may have ended before.
+            HookKind::SubRefresh => false,
+            _ => true,
+        };
+        let left = self.decisions.iter().find(is_open);
+        promise!(
+            left.is_none(),
+            "what is decided is done",
+            "{left:?} of {}",
+            self.number
+        );
+        Ok(())
+    }
+}

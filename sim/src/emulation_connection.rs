@@ -1,0 +1,197 @@
+//! What a client without a WebSocket says: commands in envelopes, which it posts on a connection beside its response, to
+//! whichever worker takes that. The worker hands them to the one that has the response.
+//!
+//! An envelope names the process and the session as the connect reply did. It is answered with 204 once it is taken, and
+//! with 404 by another process; of a session that is none nobody hears.
+
+use std::collections::VecDeque;
+
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::coverage::CoverageEvent;
+use crate::failure::promise;
+use crate::frontend_config;
+use crate::ledger::Ledger;
+use crate::network::LinkId;
+use crate::protobuf;
+use crate::wire::Encoding;
+
+/// After so many envelopes a client goes on by another connection when nothing is under way.
+const ENVELOPES_MAX: u32 = 4;
+
+/// Where a session is, as its client was told.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionAddress {
+    pub(crate) node: String,
+    pub(crate) session: String,
+    /// The process that said it.
+    pub(crate) life: u32,
+}
+
+impl SessionAddress {
+    pub(crate) fn new(reply: &Value, life: u32) -> Self {
+        let text = |name: &str| reply[name].as_str().unwrap_or_default().to_owned();
+        Self {
+            node: text("node"),
+            session: text("session"),
+            life,
+        }
+    }
+}
+
+/// An envelope that is not answered.
+pub(crate) struct PendingEnvelope {
+    pub(crate) status: u16,
+    /// The session whose commands are in it.
+    pub(crate) of: Option<LinkId>,
+}
+
+/// A client's connection for envelopes, if it has one.
+#[derive(Default)]
+pub(crate) struct EmulationConnection {
+    pub(crate) link: Option<LinkId>,
+    /// The process at its other end.
+    pub(crate) life: u32,
+    pub(crate) out: Vec<u8>,
+    pub(crate) received: Vec<u8>,
+    pub(crate) owed: VecDeque<PendingEnvelope>,
+    /// Envelopes of this connection.
+    pub(crate) count: u32,
+    /// Connections so far.
+    pub(crate) connections: u8,
+}
+
+impl EmulationConnection {
+    pub(crate) fn begin(&mut self, link: LinkId, life: u32) {
+        self.link = Some(link);
+        self.life = life;
+        self.count = 0;
+    }
+
+    pub(crate) fn dropped(&mut self) {
+        self.link = None;
+        self.out.clear();
+        self.received.clear();
+        self.owed.clear();
+    }
+
+    pub(crate) fn has_done_enough(&self) -> bool {
+        self.count >= ENVELOPES_MAX && self.owed.is_empty()
+    }
+
+    pub(crate) fn request(&mut self, encoding: Encoding, body: &[u8], posted: PendingEnvelope) {
+        let kind = match encoding {
+            Encoding::Json => "application/json",
+            Encoding::Protobuf => "application/octet-stream",
+        };
+        let head = format!(
+            "POST {} HTTP/1.1\r\nHost: sim.test\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
+            frontend_config::EMULATION,
+            body.len()
+        );
+        self.out.extend_from_slice(head.as_bytes());
+        self.out.extend_from_slice(body);
+        self.owed.push_back(posted);
+        self.count += 1;
+    }
+
+    /// What of an envelope to this address becomes at the process that this connection leads to.
+    pub(crate) fn status(&self, to: &SessionAddress) -> u16 {
+        match to.life == self.life {
+            true => 204,
+            false => 404,
+        }
+    }
+
+    /// Reads answers; the session of which commands were not taken.
+    pub(crate) fn received(
+        &mut self,
+        bytes: &[u8],
+        ledger: &mut Ledger,
+    ) -> Result<Option<LinkId>, Failure> {
+        self.received.extend_from_slice(bytes);
+        let mut lost = None;
+        while let Some(status) = self.next_status()? {
+            let Some(posted) = self.owed.pop_front() else {
+                // A connection of which nothing was heard for too long.
+                promise!(status == 408, "answers are to what was asked", "{status}");
+                continue;
+            };
+            if status == 408 {
+                // Not all of it came in time, nor does what is behind it.
+                let mut sessions = self.owed.drain(..).rev().filter_map(|one| one.of);
+                return Ok(sessions.next().or(posted.of));
+            }
+            promise!(
+                status == posted.status,
+                "an envelope is answered with what becomes of it",
+                "{status} instead of {}",
+                posted.status
+            );
+            ledger.seen.note(match posted.of {
+                Some(_) => CoverageEvent::Posted,
+                None => CoverageEvent::Forged,
+            });
+            if status != 204 {
+                lost = lost.or(posted.of);
+            }
+        }
+        Ok(lost)
+    }
+
+    pub(crate) fn next_status(&mut self) -> Result<Option<u16>, Failure> {
+        let found = self
+            .received
+            .windows(4)
+            .position(|four| four == b"\r\n\r\n");
+        let Some(end) = found else {
+            return Ok(None);
+        };
+        let head = String::from_utf8_lossy(&self.received[..end]).to_lowercase();
+        let status = head
+            .strip_prefix("http/1.1 ")
+            .and_then(|rest| rest.get(..3)?.parse().ok());
+        promise!(status.is_some(), "responses are HTTP", "{head:?}");
+        let length = head.split("content-length: ").nth(1);
+        let length = length.and_then(|rest| rest.split("\r\n").next()?.parse().ok());
+        let end = end + 4 + length.unwrap_or(0);
+        if self.received.len() < end {
+            return Ok(None);
+        }
+        self.received.drain(..end);
+        Ok(status)
+    }
+}
+
+/// Commands as they stand in an envelope.
+fn written(encoding: Encoding, commands: &[Value]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for command in commands {
+        match encoding {
+            Encoding::Json if out.is_empty() => {
+                out.extend_from_slice(command.to_string().as_bytes())
+            }
+            Encoding::Json => out.extend_from_slice(format!("\n{command}").as_bytes()),
+            Encoding::Protobuf => protobuf::command(&mut out, command),
+        }
+    }
+    out
+}
+
+pub(crate) fn envelope(
+    encoding: Encoding,
+    node: &str,
+    session: &str,
+    commands: &[Value],
+) -> Vec<u8> {
+    let commands = written(encoding, commands);
+    match encoding {
+        Encoding::Protobuf => protobuf::envelope(node, session, &commands),
+        Encoding::Json => {
+            let data = String::from_utf8_lossy(&commands);
+            let body = json!({ "node": node, "session": session, "data": data });
+            body.to_string().into_bytes()
+        }
+    }
+}

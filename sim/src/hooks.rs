@@ -1,0 +1,177 @@
+//! Those that decide on clients' commands: the back end and an application of each worker, whose verdicts come late, in any
+//! order, or say that they have failed.
+//!
+//! What a command was decided is noted at the [client](crate::deliver_decision), which holds its reply against it.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use veche_frontends::hooks::{HookKind, HookRequest, HookRequestId, HookTarget};
+use veche_hub::ConnectionId;
+
+use crate::coverage::CoverageEvent;
+use crate::data::number_in_text;
+use crate::failure::{Check, promise};
+use crate::hook_outcome::{CommandDecision, HookOutcome};
+use crate::ledger::Ledger;
+use crate::phase::Phase;
+use crate::world::{WALL_MS, World};
+
+/// The deciders of one life of the process.
+#[derive(Default)]
+pub(crate) struct HookRequests {
+    /// Questions that wait, each with the worker that asked, the oldest first.
+    open: Vec<(usize, HookRequest)>,
+    asked: BTreeSet<(usize, ConnectionId, u32)>,
+    /// Clients of which an application was told that they have gone.
+    gone: BTreeSet<Box<str>>,
+    /// Clients of applications that were seen connected when the world was at rest.
+    connected: BTreeSet<Box<str>>,
+}
+
+/// Whether a client waits for the reply to a command of that kind.
+fn is_command(kind: HookKind) -> bool {
+    matches!(
+        kind,
+        HookKind::Connect | HookKind::Subscribe | HookKind::Publish | HookKind::Rpc
+    )
+}
+
+impl World {
+    /// Takes what the sessions of a worker have asked.
+    pub(crate) fn take_questions(&mut self, worker: usize) -> Check {
+        for (question, fate) in self.process.workers[worker].take_questions() {
+            let (session, HookRequestId(id)) = (question.session, question.id);
+            promise!(
+                self.decisions.asked.insert((worker, session, id)),
+                "a question is asked once",
+                "{question:?}"
+            );
+            if question.kind == HookKind::Disconnect {
+                self.ledger.seen.note(CoverageEvent::GoneTold);
+                promise!(
+                    self.decisions.gone.insert(question.caller.client.clone()),
+                    "an application is told once that a client has gone",
+                    "{question:?}"
+                );
+                continue;
+            }
+            let mut open = self.decisions.open.iter();
+            let other = open
+                .find(|(of, one)| *of == worker && one.session == session && is_command(one.kind));
+            promise!(
+                other.is_none() || !is_command(question.kind),
+                "commands are asked about one by one",
+                "{question:?} while {other:?} is open"
+            );
+            match fate {
+                Some(fate) => self.note_decision(worker, &question, fate)?,
+                None => self.decisions.open.push((worker, question)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides on one of the questions that wait. Whether there was one.
+    pub(crate) fn decide(&mut self, number: usize, salt: u32) -> Result<bool, crate::Failure> {
+        let count = self.decisions.open.len();
+        let Some(place) = number.checked_rem(count) else {
+            return Ok(false);
+        };
+        if place > 0 {
+            self.ledger.seen.note(CoverageEvent::DecidedBeforeOlder);
+        }
+        let (worker, question) = self.decisions.open.remove(place);
+        let fate = HookOutcome::new(salt, question.kind);
+        let verdict = fate.verdict(&question, (WALL_MS + self.now_ms) / 1_000);
+        self.note_decision(worker, &question, fate)?;
+        let now = self.now();
+        self.process.workers[worker].deliver_decision(&question, verdict, now);
+        Ok(true)
+    }
+
+    /// Decides on all that waits. Whether anything did.
+    pub(crate) fn decide_all(&mut self) -> Result<bool, crate::Failure> {
+        let mut moved = false;
+        let salt = self.decisions.asked.len() as u32;
+        while self.decide(0, salt.wrapping_mul(0x9e37_79b9) >> 8)? {
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Has the client of a question know what was decided, if it is there.
+    fn note_decision(&mut self, worker: usize, question: &HookRequest, fate: HookOutcome) -> Check {
+        let HookRequest { session, kind, .. } = *question;
+        self.ledger.seen.note(match (fate, question.target) {
+            (HookOutcome::Granted(_), HookTarget::BackEnd(_)) => CoverageEvent::Granted,
+            (HookOutcome::Granted(_), HookTarget::App { .. }) => CoverageEvent::GrantedByApp,
+            _ => CoverageEvent::Denied,
+        });
+        if matches!(kind, HookKind::Refresh | HookKind::SubRefresh) {
+            self.ledger.seen.note(CoverageEvent::Renewed);
+        }
+        let number = match (kind, &question.data) {
+            (HookKind::Publish, Some(data)) => self.ledger.decide(data_of(&data.bytes)?, fate),
+            (HookKind::Rpc, Some(data)) => {
+                let data: Value = serde_json::from_slice(&data.bytes).unwrap_or_default();
+                data["rpc"].as_u64().unwrap_or(u64::MAX)
+            }
+            _ => 0,
+        };
+        let link = self.network.of(worker, session);
+        let clients = &mut self.peers.clients;
+        let client = clients
+            .iter_mut()
+            .find(|one| link.is_some() && one.link == link);
+        let Some(client) = client else {
+            self.ledger.seen.note(CoverageEvent::DecidedTooLate);
+            return Ok(());
+        };
+        let decided = CommandDecision {
+            kind,
+            channel: question.channel.clone(),
+            number,
+            fate,
+        };
+        client.note_decided(decided, self.now_ms);
+        Ok(())
+    }
+
+    /// Nothing is under way any more; with `is_end` all clients have gone.
+    pub(crate) fn check_decisions(&mut self, is_end: bool) -> Check {
+        let open = self.decisions.open.first();
+        promise!(open.is_none(), "questions are answered", "{open:?}");
+        for client in &self.peers.clients {
+            client.check_decided()?;
+            if client.is_of_app() && client.phase == Phase::Online && client.reads {
+                let name = client.name.as_str();
+                self.decisions.connected.insert(name.into());
+            }
+        }
+        let HookRequests {
+            connected, gone, ..
+        } = &self.decisions;
+        let untold = connected.difference(gone).next();
+        promise!(
+            !is_end || untold.is_none(),
+            "an application is told once that a client has gone",
+            "not of {untold:?}"
+        );
+        Ok(())
+    }
+}
+
+impl Ledger {
+    /// A publication is let through, or is not; its number.
+    fn decide(&mut self, (channel, number): (usize, u64), fate: HookOutcome) -> u64 {
+        if let HookOutcome::Granted(_) = fate {
+            self.allowed(channel, number);
+        }
+        number
+    }
+}
+
+fn data_of(bytes: &[u8]) -> Result<(usize, u64), crate::Failure> {
+    number_in_text(&String::from_utf8_lossy(bytes))
+}

@@ -1,0 +1,368 @@
+//! A client of a push route: it says nothing, and hears the channels that its path names.
+//!
+//! There are four kinds. One gets everything or loses its connection, one is also told places and comes back with them,
+//! one loses the oldest where it reads too slowly, and one keeps the latest of each channel.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::channels::{self, CHANNELS};
+use crate::coverage::CoverageEvent;
+use crate::data::number_in;
+use crate::failure::{Check, promise};
+use crate::frontend_config::{DeliveryGuarantee, ROUTES};
+use crate::ledger::{Ledger, RawPosition, Source};
+use crate::network::LinkId;
+use crate::phase::Phase;
+use crate::setup::Setup;
+use crate::wire::{self, Encoding, Reader, ServerFrame};
+
+/// What a publication that waits takes beside its payload, at most.
+const FRAMING_BYTES: usize = 120;
+
+pub(crate) struct PushListener {
+    pub(crate) number: usize,
+    promised: DeliveryGuarantee,
+    pub(crate) phase: Phase,
+    pub(crate) link: Option<LinkId>,
+    life: u32,
+    pub(crate) out: Vec<u8>,
+    pub(crate) reads: bool,
+    reader: Reader,
+    /// The code with which the connection is closed, since the process goes away.
+    pub(crate) parting: Option<u16>,
+    views: BTreeMap<usize, ChannelView>,
+    /// Up to where it knows channels, where it is told.
+    places: BTreeMap<usize, RawPosition>,
+}
+
+/// What it has heard of a channel on this connection.
+struct ChannelView {
+    /// Publications with that number or a later one were published when it was there already.
+    from: u64,
+    order: Vec<u64>,
+    all: BTreeSet<u64>,
+    latest_by_source: BTreeMap<Source, u64>,
+    /// Where it is told.
+    place: Option<RawPosition>,
+}
+
+impl PushListener {
+    pub(crate) fn new(number: usize) -> Self {
+        Self {
+            number,
+            promised: ROUTES[number % ROUTES.len()].0,
+            phase: Phase::Offline,
+            link: None,
+            life: 0,
+            out: Vec::new(),
+            reads: true,
+            reader: Reader::new(Encoding::Json),
+            parting: None,
+            views: BTreeMap::new(),
+            places: BTreeMap::new(),
+        }
+    }
+
+    /// Some of what it is told may be dropped, and never the newest.
+    pub(crate) fn is_lossy(&self) -> bool {
+        matches!(
+            self.promised,
+            DeliveryGuarantee::Newest | DeliveryGuarantee::Latest
+        )
+    }
+
+    /// The channels that it asks for, and has.
+    pub(crate) fn channels(&self) -> impl Iterator<Item = usize> {
+        let (_, _, names) = ROUTES[self.number % ROUTES.len()];
+        let asked = names.iter().filter_map(|name| channels::find(name));
+        asked.chain(self.own_channel())
+    }
+
+    /// The user's own channel comes without being asked for.
+    fn own_channel(&self) -> Option<usize> {
+        (self.promised == DeliveryGuarantee::All).then(|| channels::own_channel(self.number))
+    }
+
+    pub(crate) fn connect(&mut self, link: LinkId, life: u32) {
+        (self.link, self.life, self.phase) = (Some(link), life, Phase::Handshaking);
+        self.reader = Reader::new(Encoding::Json);
+        let (_, path, names) = ROUTES[self.number % ROUTES.len()];
+        let mut path = format!("{path}?");
+        if let Some(own) = self.own_channel() {
+            let _ = write!(path, "user={}&", CHANNELS[own].user.unwrap_or_default());
+        }
+        for name in names {
+            let _ = write!(path, "channel={name}&");
+        }
+        for (epoch, offset) in self.places.values() {
+            let epoch = veche_hub::Epoch::from_bits(*epoch);
+            let _ = write!(path, "since={epoch}:{offset}&");
+        }
+        self.out = wire::handshake(path.trim_end_matches('&'), "");
+    }
+
+    pub(crate) fn dropped(&mut self) {
+        self.phase = Phase::Offline;
+        self.parting = None;
+        self.link = None;
+        self.out.clear();
+        self.views.clear();
+    }
+
+    /// It has been told that it is connected.
+    fn begin(&mut self, ledger: &mut Ledger) {
+        self.phase = Phase::Online;
+        for channel in self.channels().collect::<Vec<_>>() {
+            let hears = ChannelView {
+                from: ledger.next_number(channel),
+                order: Vec::new(),
+                all: BTreeSet::new(),
+                latest_by_source: BTreeMap::new(),
+                place: None,
+            };
+            self.views.insert(channel, hears);
+        }
+    }
+
+    pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger) -> Check {
+        for said in self.reader.read(bytes)? {
+            match said {
+                ServerFrame::Status(101) => self.begin(ledger),
+                // It was too slow, or disconnected by a back end before it was there.
+                ServerFrame::Status(408 | 503) => self.phase = Phase::Closing,
+                ServerFrame::Status(status) => promise!(false, "handshakes succeed", "{status}"),
+                ServerFrame::Ping(data) => wire::pong(&mut self.out, &data),
+                ServerFrame::Close(code, reason) => self.closed(code, &reason, ledger)?,
+                ServerFrame::Line(line) => self.line(&line, ledger)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn closed(&mut self, code: Option<u16>, reason: &str, ledger: &mut Ledger) -> Check {
+        let is_lossy = self.is_lossy();
+        // Slow, silent, or disconnected by the back end.
+        let is_fair = match code {
+            Some(1013) => !is_lossy,
+            Some(1012) => self.parting == code,
+            _ => matches!(code, Some(1001 | 3503)) || self.phase == Phase::Closing,
+        };
+        promise!(is_fair, "sessions end for a reason", "{code:?} {reason}");
+        if code == Some(1012) {
+            ledger.seen.note(CoverageEvent::PartedForAnother);
+        }
+        if code == Some(1013) {
+            ledger.seen.note(CoverageEvent::Slow);
+        }
+        if self.phase != Phase::Closing {
+            wire::close(&mut self.out, code);
+            self.phase = Phase::Closing;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &Value, ledger: &mut Ledger) -> Check {
+        if self.promised == DeliveryGuarantee::Places {
+            return self.positioned(line, ledger);
+        }
+        let (channel, number) = number_in(line)?;
+        ledger.seen.note(CoverageEvent::Pushed);
+        self.heard(channel, number, ledger).map(drop)
+    }
+
+    /// A message with the place of a publication, or of where the channel is.
+    fn positioned(&mut self, line: &Value, ledger: &mut Ledger) -> Check {
+        let place = line["position"].as_str().and_then(place_of);
+        let Some(place) = place else {
+            promise!(false, "what is kept has a place", "{line}");
+            return Ok(());
+        };
+        if let Some(name) = line["subscribed"].as_str() {
+            return self.joined(name, place, line["recovered"].as_bool(), ledger);
+        }
+        let (channel, number) = number_in(&line["data"])?;
+        promise!(
+            line["channel"] == CHANNELS[channel].name,
+            "publications come by their channel",
+            "{line}"
+        );
+        let before = self.views.get(&channel).and_then(|hears| hears.place);
+        promise!(
+            before.is_some_and(|(epoch, offset)| (epoch, offset + 1) == place),
+            "publications have no gap",
+            "{line} behind {before:?}"
+        );
+        ledger.seen.note(CoverageEvent::PushedWithPlace);
+        ledger.note_publication_position(channel, number, place, self.life)?;
+        if let Some(hears) = self.heard(channel, number, ledger)? {
+            hears.place = Some(place);
+        }
+        self.places.insert(channel, place);
+        Ok(())
+    }
+
+    fn joined(
+        &mut self,
+        name: &str,
+        place: RawPosition,
+        is_recovered: Option<bool>,
+        ledger: &mut Ledger,
+    ) -> Check {
+        let channel = channels::find(name);
+        let hears = channel.and_then(|channel| self.views.get_mut(&channel));
+        let (Some(channel), Some(hears)) = (channel, hears) else {
+            promise!(false, "pushes come to subscribers", "{name}");
+            return Ok(());
+        };
+        let known = self.places.get(&channel).copied();
+        let is_known = is_recovered == Some(true);
+        promise!(
+            !is_known || known == Some(place),
+            "recovered is all that was missed",
+            "{name} goes on at {place:x?} for who knows {known:x?}"
+        );
+        if is_known {
+            ledger.seen.note(CoverageEvent::RecoveredByPlace);
+        }
+        ledger.note_position(channel, place, self.life)?;
+        hears.place = Some(place);
+        self.places.insert(channel, place);
+        Ok(())
+    }
+
+    fn heard(
+        &mut self,
+        channel: usize,
+        number: u64,
+        ledger: &mut Ledger,
+    ) -> Result<Option<&mut ChannelView>, crate::Failure> {
+        let name = CHANNELS[channel].name;
+        let Some(hears) = self.views.get_mut(&channel) else {
+            promise!(
+                false,
+                "pushes come to subscribers",
+                "{number} of {name} to {}",
+                self.number
+            );
+            return Ok(None);
+        };
+        let trace = &mut ledger.trace;
+        trace.note(&[self.number as u64, channel as u64, number]);
+        let source = ledger.note_delivery(channel, number)?;
+        promise!(
+            hears.all.insert(number),
+            "everything comes once",
+            "{number} in {name}"
+        );
+        let before = hears.latest_by_source.insert(source, number);
+        promise!(
+            before.is_none_or(|before| before < number),
+            "nobody overtakes himself",
+            "{number} behind {before:?} in {name}"
+        );
+        hears.order.push(number);
+        Ok(Some(hears))
+    }
+
+    /// Nothing is under way any more.
+    pub(crate) fn check(&self, ledger: &mut Ledger, setup: &Setup) -> Check {
+        // It has not read what there is.
+        if !self.reads {
+            return Ok(());
+        }
+        promise!(
+            !matches!(self.phase, Phase::Handshaking | Phase::Connecting),
+            "commands are answered",
+            "the handshake of {self_number}",
+            self_number = self.number
+        );
+        if self.phase != Phase::Online {
+            return Ok(());
+        }
+        for (channel, hears) in &self.views {
+            let kind = CHANNELS[*channel].kind;
+            let is_whole = match self.promised {
+                DeliveryGuarantee::All | DeliveryGuarantee::Places => kind.is_whole(),
+                DeliveryGuarantee::Newest | DeliveryGuarantee::Latest => false,
+            };
+            if is_whole {
+                let mut taken = ledger.all_taken(*channel, hears.from);
+                let missing = taken.find(|number| !hears.all.contains(number));
+                promise!(
+                    missing.is_none(),
+                    "who is subscribed gets everything",
+                    "{} of {:?} did not get {missing:?} of {}",
+                    self.number,
+                    self.promised,
+                    CHANNELS[*channel].name
+                );
+            }
+            if kind.has_history() {
+                hears.check_order(*channel, is_whole, ledger)?;
+            }
+            // Of each channel the latest is there where that fits; where not, the oldest of them has gone.
+            let needed = 8 * (setup.publication_bytes_max() + FRAMING_BYTES);
+            let fits = self.promised == DeliveryGuarantee::Newest || needed <= setup.outbox_bytes;
+            if kind.has_history() && !is_whole && fits {
+                hears.check_newest(*channel, ledger)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ChannelView {
+    /// What it was told stands in the order of the channel, and has no gap where nothing may be missing.
+    fn check_order(&self, channel: usize, is_whole: bool, ledger: &mut Ledger) -> Check {
+        let mut before: Option<RawPosition> = None;
+        for number in &self.order {
+            let place = ledger.place(channel, *number);
+            let (Some((of, last)), Some((epoch, offset))) = (before, place) else {
+                before = place;
+                continue;
+            };
+            let fits = of != epoch
+                || match is_whole {
+                    true => last + 1 == offset,
+                    false => last < offset,
+                };
+            promise!(
+                fits,
+                "pushes are in the order of their channel",
+                "{number} of {} at {offset} behind {last}",
+                CHANNELS[channel].name
+            );
+            if of == epoch && last + 1 < offset {
+                ledger.seen.note(CoverageEvent::Skipped);
+            }
+            before = place;
+        }
+        Ok(())
+    }
+
+    /// However much was dropped: the newest has come.
+    fn check_newest(&self, channel: usize, ledger: &Ledger) -> Check {
+        let known = ledger.known(channel);
+        let top = known.and_then(|known| ledger.number_at(channel, (known.epoch, known.top)));
+        let Some(newest) = top.filter(|number| *number >= self.from) else {
+            return Ok(());
+        };
+        promise!(
+            self.all.contains(&newest),
+            "the newest comes, whatever is dropped",
+            "{newest} of {} is missing behind {:?}",
+            CHANNELS[channel].name,
+            self.order.last()
+        );
+        Ok(())
+    }
+}
+
+fn place_of(position: &str) -> Option<RawPosition> {
+    let (epoch, offset) = position.split_once(':')?;
+    let epoch: veche_hub::Epoch = epoch.parse().ok()?;
+    Some((epoch.bits(), offset.parse().ok()?))
+}

@@ -1,0 +1,95 @@
+//! What a client hears of a namespace as a whole: all publications of its channels, in the order in which these have them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::channels::{self, CHANNELS};
+use crate::failure::{Check, promise};
+use crate::ledger::{Ledger, Source};
+
+/// A publication, by its channel and number.
+type Delivered = (usize, u64);
+
+#[derive(Default)]
+pub(crate) struct WildcardView {
+    /// By channel: publications with that number or a later one were published when the subscription was there already.
+    from: BTreeMap<usize, u64>,
+    order: Vec<Delivered>,
+    all: BTreeSet<Delivered>,
+    latest_by_source: BTreeMap<(usize, Source), u64>,
+}
+
+impl WildcardView {
+    /// The reply to the subscribe command has come.
+    pub(crate) fn begin(&mut self, ledger: &Ledger) {
+        self.from = channels::wildcard_channels()
+            .map(|channel| (channel, ledger.next_number(channel)))
+            .collect();
+    }
+
+    pub(crate) fn heard(
+        &mut self,
+        (channel, number): Delivered,
+        named: Option<&str>,
+        life: u32,
+        ledger: &mut Ledger,
+    ) -> Check {
+        let name = CHANNELS[channel].name;
+        promise!(
+            named == Some(name) && channels::wildcard_channels().any(|one| one == channel),
+            "publications of a namespace name their channel",
+            "{number} of {name}, said to be of {named:?}"
+        );
+        let source = ledger.note_delivery(channel, number)?;
+        promise!(
+            self.all.insert((channel, number)),
+            "everything comes once",
+            "{number} of {name}"
+        );
+        let before = self.latest_by_source.insert((channel, source), number);
+        promise!(
+            before.is_none_or(|before| before < number),
+            "nobody overtakes himself",
+            "{number} behind {before:?} in {name}"
+        );
+        if let Some(before) = self.order.last() {
+            ledger.note_wildcard_order(life, *before, (channel, number))?;
+        }
+        self.order.push((channel, number));
+        Ok(())
+    }
+
+    /// Nothing is under way any more.
+    pub(crate) fn check(&self, client: usize, ledger: &Ledger) -> Check {
+        for (channel, from) in &self.from {
+            let mut taken = ledger.all_taken(*channel, *from);
+            let missing = taken.find(|number| !self.all.contains(&(*channel, *number)));
+            promise!(
+                missing.is_none(),
+                "who is subscribed gets everything",
+                "{client}, who hears all, did not get {missing:?} of {}",
+                CHANNELS[*channel].name
+            );
+            self.check_places(*channel, ledger)?;
+        }
+        Ok(())
+    }
+
+    /// Those who hear the channel alone hear it in the same order, and nothing in between.
+    fn check_places(&self, channel: usize, ledger: &Ledger) -> Check {
+        let mut before = None;
+        for (_, number) in self.order.iter().filter(|(one, _)| *one == channel) {
+            let Some((epoch, offset)) = ledger.place(channel, *number) else {
+                before = None;
+                continue;
+            };
+            promise!(
+                before.is_none_or(|(of, last)| of != epoch || last + 1 == offset),
+                "a namespace is heard as its channels are",
+                "{number} of {} at {offset} behind {before:?}",
+                CHANNELS[channel].name
+            );
+            before = Some((epoch, offset));
+        }
+        Ok(())
+    }
+}
