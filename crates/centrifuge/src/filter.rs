@@ -18,7 +18,7 @@ pub const FILTER_DEPTH_MAX: usize = 8;
 
 /// What came is no filter, or one with more in it than allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no filter of tags, or too large a one")]
+#[error("invalid or oversized tags filter")]
 pub struct BadFilter;
 
 /// Which publications a subscriber wants, by their tags.

@@ -38,7 +38,7 @@ pub enum Malformed {
         column: usize,
     },
     /// Protobuf whose end is missing: a length points beyond it.
-    #[error("message cut off")]
+    #[error("truncated message")]
     CutOff,
     /// Not Protobuf: a number that is too long, a field without a number, or of a kind that there is not.
     #[error("invalid Protobuf")]

@@ -425,7 +425,7 @@ impl Connection {
             shared.note(
                 id,
                 NoteLevel::Warn,
-                "closed: it took nothing for write_timeout",
+                "closed: the client accepted no data for write_timeout",
             );
             if let Stage::Socket(socket) = &mut self.stage {
                 let why = "it took nothing for too long";

@@ -102,7 +102,7 @@ macro_rules! registry {
             ) -> Result<Begun<Self>, Refused> {
                 match wanted.route.handler {
                     $($handler => Ok(<$OtherSession>::begin(wanted, shared)?.map(Self::$Other)),)*
-                    _ => unreachable!("no WebSocket is opened there"),
+                    _ => unreachable!("no WebSocket is available on this path"),
                 }
             }
 

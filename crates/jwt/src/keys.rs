@@ -35,29 +35,29 @@ pub enum BadKeys {
     #[error("the secret is empty")]
     EmptySecret,
     /// A public key in the place of a secret: everybody could sign with it.
-    #[error("this is a key in PEM, not a secret")]
+    #[error("this is a PEM key, not a secret")]
     PemAsSecret,
     /// No block "PUBLIC KEY" in a file.
     #[error(
-        "no \"-----BEGIN PUBLIC KEY-----\" in it: `openssl pkey -in PRIVATE.pem -pubout` writes one"
+        "no \"-----BEGIN PUBLIC KEY-----\" found: create the public key with `openssl pkey -in PRIVATE.pem -pubout`"
     )]
     NoPem,
     /// A private key where only its public half is needed.
-    #[error(
-        "this is a private key, which does not belong here: `openssl pkey -in FILE -pubout` writes the public one"
-    )]
+    #[error("this is a private key; extract the public key with `openssl pkey -in FILE -pubout`")]
     Private,
     /// A block that can't be read.
     #[error("key {0} can't be read")]
     Unreadable(usize),
     /// A kind of key for which there is no algorithm.
-    #[error("key {0} is none of RSA (2048 to 8192 bits), P-256, P-384, P-521 and Ed25519")]
+    #[error(
+        "key {0} has an unsupported type: expected RSA (2048 to 8192 bits), P-256, P-384, P-521 or Ed25519"
+    )]
     Unsupported(usize),
     /// No JSON, or not the form of a set (RFC 7517, section 5).
-    #[error("no JSON Web Key Set")]
+    #[error("not a JSON Web Key Set")]
     NotASet,
     /// A set of which nothing can be used.
-    #[error("a JSON Web Key Set without a key to check RS256, ES256, EdDSA or their like with")]
+    #[error("the JSON Web Key Set has no usable key for RS, ES or EdDSA algorithms")]
     NothingUsable,
     /// See [`KEYS_MAX`].
     #[error("more than {KEYS_MAX} keys")]

@@ -94,7 +94,7 @@ pub enum Refusal {
     #[error("wrong audience")]
     Audience,
     /// The claim of the user is missing, or neither a string nor a whole number.
-    #[error("no user in it")]
+    #[error("no user (sub)")]
     NoUser,
     /// A claim that counts has a wrong type, or asks for what is not there: which, and what is expected.
     #[error("{0}")]

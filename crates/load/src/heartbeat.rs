@@ -23,13 +23,13 @@ impl Heartbeat {
     /// There is no text in `received` beside a `*`, more than one `*`, or one in the answer alone.
     pub fn new(received: &str, answer: &str) -> Result<Self, &'static str> {
         if received.trim_matches(ANY).is_empty() {
-            return Err("expected a text that is answered");
+            return Err("expected the text to answer");
         }
         if received.matches(ANY).count() > 1 || answer.matches(ANY).count() > 1 {
-            return Err("expected one * at most on each side");
+            return Err("expected at most one * on each side");
         }
         if answer.contains(ANY) && !received.contains(ANY) {
-            return Err("the * of the answer stands for that of the text, which has none");
+            return Err("the answer has a * but the text has none");
         }
         let (before, after) = match received.split_once(ANY) {
             Some((before, after)) => (before, Some(after.to_owned())),

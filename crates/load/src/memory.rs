@@ -98,7 +98,7 @@ fn compare(weights: &[Weight], available: u64) -> Result<(), String> {
     }
     let words: Vec<&str> = weights.iter().map(|weight| weight.words.as_str()).collect();
     Err(format!(
-        "messages may take {} of memory, and {} are available: {}, both ways; take fewer or smaller ones",
+        "messages may need {} of memory, but only {} are available: {}, in both directions; use fewer or smaller messages",
         bytes(needed as f64),
         bytes(available as f64),
         words.join(", and ")
@@ -174,8 +174,8 @@ mod tests {
         assert_eq!(compare(&weights, 120 * MIB), Ok(()));
         assert_eq!(
             compare(&weights, 119 * MIB).unwrap_err(),
-            "messages may take 120 MiB of memory, and 119 MiB are available: 1 in flight of 4 MiB on each of 10 \
-             connections, and 1 in flight of 1 MiB on each of 20 connections, both ways; take fewer or smaller ones"
+            "messages may need 120 MiB of memory, but only 119 MiB are available: 1 in flight of 4 MiB on each of 10 \
+             connections, and 1 in flight of 1 MiB on each of 20 connections, in both directions; use fewer or smaller messages"
         );
     }
 

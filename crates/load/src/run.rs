@@ -329,7 +329,7 @@ fn refuse_latencies(report: &mut Report, tally: &Tally) {
     }
     let unpaired = tally.unpaired + tally.unanswered;
     report.latency_refused = Some(format!(
-        "messages carry no stamp, and {unpaired} of them and of their answers do not pair up"
+        "messages carry no stamp, and {unpaired} messages and answers can't be matched"
     ));
 }
 
@@ -451,7 +451,7 @@ fn judge(report: &mut Report, tally: &Tally) {
     let generator = &mut report.generator;
     if generator.cpu >= BUSY && server_cpu.is_none_or(|cpu| cpu < generator.cpu) {
         generator.reasons.push(format!(
-            "a thread of the tester used {:.0} % of a core: give it more --threads",
+            "a thread of the tester used {:.0} % of a core: increase --threads",
             generator.cpu * 100.0
         ));
     }
@@ -486,7 +486,7 @@ fn judge(report: &mut Report, tally: &Tally) {
     }
     if generator.pause_us_max > 0.0 {
         generator.reasons.push(format!(
-            "the tester stood still for {}: it was stopped, or had no core",
+            "the tester was suspended for {}: it was stopped or had no core",
             time(generator.pause_us_max)
         ));
     }

@@ -66,10 +66,8 @@ impl From<CloseReason> for Fault {
         match reason {
             CloseReason::Asked => Self::new(Cause::Closed, "the connection was closed"),
             CloseReason::Reset => Self::new(Cause::Reset, "the connection was reset"),
-            CloseReason::Refused => {
-                Self::new(Cause::Refused, "connection refused: nobody listens there")
-            }
-            CloseReason::TimedOut => Self::new(Cause::TimedOut, "the network gave up"),
+            CloseReason::Refused => Self::new(Cause::Refused, "connection refused"),
+            CloseReason::TimedOut => Self::new(Cause::TimedOut, "network error"),
             CloseReason::Error(errno) => Self::new(
                 Cause::System,
                 std::io::Error::from_raw_os_error(errno).to_string(),

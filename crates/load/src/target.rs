@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum TargetError {
     /// Not a URL of a kind that is known here.
     #[error(
-        "{0:?} is no URL that can be tested: expected ws://, wss://, http:// or https://, host, port and path"
+        "{0:?} can't be tested: expected ws://, wss://, http:// or https://, host, port and path"
     )]
     Malformed(String),
     /// The scheme does not fit the question.

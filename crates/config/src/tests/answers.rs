@@ -91,11 +91,11 @@ fn what_is_wrong_with_them() {
              X-Fine = \"a\"\n"
         ),
         &[
-            "8:1: headers: \"Content-Length\": the server sets this header itself: it is about the connection and not about the answer",
+            "8:1: headers: \"Content-Length\": the server sets this header itself: it describes the connection, not the response",
             "9:1: headers: \"Vary\": the server or the script sets this header on each response: it describes the body",
-            "10:1: headers: \"Location\": the server or the script sets this header in the answers that need it",
-            "11:1: headers: \"X Y\": a header name may hold letters, digits and !#$%&'*+-.^_`|~ only",
-            "12:1: headers: \"X-Split\": a header value may hold no line breaks and no control characters",
+            "10:1: headers: \"Location\": the server or the script sets this header on the responses that need it",
+            "11:1: headers: \"X Y\": a header name may contain only letters, digits and !#$%&'*+-.^_`|~",
+            "12:1: headers: \"X-Split\": a header value must not contain line breaks or control characters",
             "13:1: headers: \"X-Empty\": the value is empty",
             "15:1: headers: \"x-twin\": it is there twice: upper and lower case are the same in names of headers",
         ],

@@ -46,7 +46,7 @@ pub(crate) fn admit(
 ) -> Result<(), Refusal> {
     let is_own = origin::admits(&[Rule::SameHost], head, is_tls);
     if !is_own || origin::is_from_elsewhere(head) {
-        let why = "pages of other origins may not call this";
+        let why = "cross-origin calls are not allowed";
         return Err(api_error::of_api(
             Status::FORBIDDEN,
             ErrorCode::PermissionDenied,

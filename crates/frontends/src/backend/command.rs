@@ -181,14 +181,14 @@ pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<Command<'a>, 
         }
         _ => {
             return bad(
-                "only one of \"user\", \"users\", \"channel\", \"channels\" may stand in one object",
+                "only one of \"user\", \"users\", \"channel\", \"channels\" may be set in one object",
             );
         }
     };
     if let Target::Users(list) | Target::Channels(list) = &target
         && (list.is_empty() || list.len() > TARGETS_MAX)
     {
-        return bad("a list of receivers has 1 to 1024 names");
+        return bad("a list of recipients must have 1 to 1024 names");
     }
     let data = match (wire.data, wire.binary, wire.b64data) {
         (Some(value), None, None) => Some(Data::Json(value)),
@@ -203,7 +203,7 @@ pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<Command<'a>, 
         (None, None, None) => None,
         _ => {
             return bad(
-                "only one of \"data\" (or \"message\"), \"binary\" and \"b64data\" may stand in one object",
+                "only one of \"data\" (or \"message\"), \"binary\" and \"b64data\" may be set in one object",
             );
         }
     };
@@ -273,10 +273,10 @@ fn terms(
         }
     }
     if version.is_some() && skip_history {
-        return bad("\"version\" is that of what is kept; \"skip_history\" keeps nothing");
+        return bad("\"version\" can't be combined with \"skip_history\"");
     }
     if version.is_none() && version_epoch.is_some() {
-        return bad("\"version_epoch\" says nothing without \"version\"");
+        return bad("\"version_epoch\" requires \"version\"");
     }
     let terms = PublishOptions {
         idempotency_key: key.map(|key| key.0.as_ref().into()),

@@ -19,7 +19,7 @@ use crate::outbox::ANSWERS_BYTES_HIGH;
 
 /// Said of a first line.
 const NOT_OBJECT: &str =
-    "expected a JSON object: this port takes one a line, and no HTTP; the connection ends";
+    "expected one JSON object per line (this port does not accept HTTP): closing the connection";
 
 /// The stage's state.
 #[derive(Default)]
@@ -119,7 +119,7 @@ impl Lines {
     }
 
     fn too_long(&mut self, max: usize, id: ConnectionId, shared: &mut Shared) {
-        let why = format!("longer than {max} bytes: the connection ends");
+        let why = format!("line longer than {max} bytes: closing the connection");
         self.end(&why, id, shared);
     }
 

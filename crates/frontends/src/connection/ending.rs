@@ -86,7 +86,7 @@ impl Connection {
         shared.note(
             id,
             NoteLevel::Warn,
-            format!("closed with 1013: it does not read what it is sent{user}"),
+            format!("closed with 1013: the client reads too slowly{user}"),
         );
         // What was written before stays: it is whole, it is within the budget, and the 101 may be among it.
         let (code, reason) = CloseCode::SlowConsumer.parts();
@@ -118,7 +118,7 @@ impl Connection {
     /// The token that said who the client is holds no more.
     pub(super) fn expired(&mut self, id: ConnectionId, shared: &mut Shared) {
         shared.stats.tokens_expired.add(1);
-        shared.note(id, NoteLevel::Info, "closed: its token has expired");
+        shared.note(id, NoteLevel::Info, "closed: the token has expired");
         let (code, reason) = CloseCode::Expired.parts();
         self.disconnect(id, code, reason, shared);
     }

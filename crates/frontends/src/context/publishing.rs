@@ -34,7 +34,7 @@ impl Publisher {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
     /// Its caller has published as much as he may.
-    #[error("too much published with this key: try again in {} s", wait_ms.div_ceil(1000).max(1))]
+    #[error("publish rate limit of this key exceeded: retry in {} s", wait_ms.div_ceil(1000).max(1))]
     TooFast {
         /// After so many milliseconds he may again.
         wait_ms: u64,

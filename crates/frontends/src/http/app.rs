@@ -227,14 +227,16 @@ impl<A: Above> Http<A> {
             }
         };
         let fault = match (&user, &protocol) {
-            (Some(user), _) if !is_valid_user(user) => Some(format!("{user:?} can be no user")),
+            (Some(user), _) if !is_valid_user(user) => {
+                Some(format!("{user:?} is not a valid user"))
+            }
             (_, Some(protocol)) if !candidate.offers(protocol) => {
                 Some(format!("subprotocol {protocol:?} was not offered"))
             }
             _ => None,
         };
         if let Some(fault) = fault {
-            let what = format!("the application's verdict can't be carried out: {fault}");
+            let what = format!("the application's handshake result is invalid: {fault}");
             shared.note(id, NoteLevel::Warn, what);
             let refusal = Refusal::new(Status::INTERNAL_SERVER_ERROR, "the application failed");
             let outcome = Handshake::Refused;

@@ -36,7 +36,7 @@ pub(crate) fn refuse(
         Lock::Api => "the API",
         Lock::Admin => "the admin page",
     };
-    let what = format!("a call of {what} with a wrong key, from {client}");
+    let what = format!("wrong key for {what} from {client}");
     let kind = Lock::ALL[lock as usize].1;
     shared.note_as(kind, id, NoteLevel::Warn, what);
     match shared.process.wrong_key(client, shared.now.mono_ms) {

@@ -340,7 +340,7 @@ impl<A: Above> Http<A> {
                 status: Status::SERVICE_UNAVAILABLE,
                 reason: match outcome {
                     Some(_) => "the session could not be opened",
-                    None => "nobody could say who asks",
+                    None => "authentication timed out",
                 },
             };
             refuse_request(id, &error, shared);

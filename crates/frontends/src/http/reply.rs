@@ -142,7 +142,7 @@ pub(crate) fn write_app_head(
     let mut writer = head.start(out, shared.date.text());
     let mut fault = match status.0 {
         200..=599 => None,
-        other => Some(format!("{other} is no status of a response")),
+        other => Some(format!("{other} is not a valid response status")),
     };
     for (name, value) in headers {
         if let Err(invalid) = writer.header(name, value) {

@@ -202,7 +202,7 @@ impl Outboxes {
             outbox_bytes_max,
             sent: Sent::default(),
             now_ms: 0,
-            masks: Masks::new(|_| panic!("no random numbers: nothing can be dialed")),
+            masks: Masks::new(|_| panic!("no random source: dialing is unavailable")),
             journal: Journal::default(),
         }
     }

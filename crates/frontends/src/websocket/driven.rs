@@ -184,7 +184,7 @@ impl<S: Session> Socket<S> {
             self.parted(
                 id,
                 CloseCode::Abnormal.code(),
-                "the connection was cut",
+                "the connection was lost",
                 shared,
             );
         }

@@ -257,7 +257,7 @@ fn verdicts_are_carried_out_now_and_later() {
         ("protocol", 101, "", &[opened("/judged")]),
         ("refuse", 403, "refused with 403", &[]),
         ("redirect", 302, "refused with 302", &[]),
-        ("bad-user", 500, "can be no user", &[Told::Gone]),
+        ("bad-user", 500, "is not a valid user", &[Told::Gone]),
         ("bad-protocol", 500, "was not offered", &[Told::Gone]),
         ("bad-header", 500, "can't be written", &[]),
         ("bad-status", 500, "can't be written", &[]),

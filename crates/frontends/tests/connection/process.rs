@@ -313,8 +313,8 @@ fn wrong_keys_are_told_and_too_many_end_the_connection() {
     let notes = std::mem::take(&mut world.workers[0].shared_mut().notes);
     let notes: Vec<&str> = notes.iter().map(|note| note.what.as_str()).collect();
     let expected = [
-        "a call of the API with a wrong key, from 127.0.0.1",
-        "a call of the admin page with a wrong key, from 127.0.0.1",
+        "wrong key for the API from 127.0.0.1",
+        "wrong key for the admin page from 127.0.0.1",
     ];
     assert_eq!(notes, expected);
     // Others have to wait, in whole seconds, and come again.

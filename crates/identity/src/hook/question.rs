@@ -141,7 +141,7 @@ fn word(answer: &Answer) -> Result<Word, String> {
         },
     };
     if user.is_empty() {
-        return Err("it names a user that is none".to_owned());
+        return Err("invalid user".to_owned());
     }
     if answer.has(EXPIRE_HEADER) {
         let seconds = answer.header(EXPIRE_HEADER).map(str::trim);

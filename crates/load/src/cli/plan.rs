@@ -53,7 +53,7 @@ pub(super) fn http(args: &HttpArgs) -> Result<Plan, Failure> {
     let body = text_or_file(args.body.as_deref(), args.body_file.as_deref())?;
     let list = args.requests.as_deref().map(requests).transpose()?;
     if !is_method(&args.method) {
-        let words = format!("--method {:?}: no method of HTTP", args.method);
+        let words = format!("--method {:?}: not an HTTP method", args.method);
         return Err(Failure::new(Exit::Usage, words));
     }
     if args.method == "HEAD" && (args.expect.is_some() || args.expect_file.is_some()) {
@@ -80,7 +80,9 @@ pub(super) fn http(args: &HttpArgs) -> Result<Plan, Failure> {
 /// A search begins with one rate.
 fn check_search(promises: &[String], rate: Option<Rate>) -> Result<(), Failure> {
     match rate.and_then(|rate| rate.to) {
-        Some(_) if !promises.is_empty() => Err(usage("--find-rate: --rate takes one number then")),
+        Some(_) if !promises.is_empty() => {
+            Err(usage("--find-rate: requires a single number for --rate"))
+        }
         _ => Ok(()),
     }
 }
@@ -104,11 +106,11 @@ fn requests(path: &Path) -> Result<Vec<Request>, Failure> {
                 bad("[\"GET\", \"/path\", null] expected, or with a body in place of null")
             })?;
         if !is_method(&method) || method == "HEAD" {
-            return Err(bad("no method, or HEAD, whose answers have no body"));
+            return Err(bad("not a method, or HEAD, whose responses have no body"));
         }
         let is_plain = path.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_plain || !path.starts_with('/') {
-            return Err(bad("a path expected that begins with /, without spaces"));
+            return Err(bad("expected a path that begins with / and has no spaces"));
         }
         list.push(Request {
             method,
@@ -117,7 +119,7 @@ fn requests(path: &Path) -> Result<Vec<Request>, Failure> {
         });
     }
     match list.is_empty() {
-        true => Err(usage(format!("--requests {shown}: no request"))),
+        true => Err(usage(format!("--requests {shown}: no requests"))),
         false => Ok(list),
     }
 }
@@ -179,7 +181,7 @@ fn fanout(
 
 pub(super) fn shootout(args: &ShootoutArgs) -> Result<Plan, Failure> {
     if args.common.threads * args.common.processes > 1 {
-        return Err(usage("shootout: one thread of one process"));
+        return Err(usage("shootout: runs on one thread of one process"));
     }
     let load = LoadPlan::Shootout(ShootoutPlan {
         broadcast: args.kind == ShootoutKind::Broadcast,
@@ -401,7 +403,7 @@ fn payload(args: &PayloadArgs) -> Result<PayloadPlan, Failure> {
     {
         return Err(Failure::new(
             Exit::Usage,
-            "the file is no UTF-8 text: send it with --binary",
+            "the file is not UTF-8 text: use --binary",
         ));
     }
     Ok(PayloadPlan {

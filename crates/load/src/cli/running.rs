@@ -156,7 +156,7 @@ pub(super) fn verdict(report: &Report) -> Result<(), Failure> {
         said.insert(0, format!("{} of {of} processes lost", lost.len()));
     }
     if !said.is_empty() {
-        let words = format!("not all went well: {}; see the report", said.join(", "));
+        let words = format!("the run had faults: {}; see the report", said.join(", "));
         return Err(Failure::new(Exit::Errors, words));
     }
     Ok(())

@@ -62,7 +62,7 @@ impl Engine<'_> {
                     self.fail(
                         driver,
                         who,
-                        &Fault::new(Cause::TimedOut, "no handshake in time"),
+                        &Fault::new(Cause::TimedOut, "handshake timed out"),
                     );
                 }
             }
@@ -240,7 +240,10 @@ impl Engine<'_> {
                         None => (None, rest.len()),
                     };
                     if partial.len() + taken > LINE_BYTES_MAX {
-                        Err(Fault::new(Cause::BadProtocol, "a line without an end"))
+                        Err(Fault::new(
+                            Cause::BadProtocol,
+                            "a line that exceeds the limit",
+                        ))
                     } else if let Some(line) = line {
                         let mut whole = std::mem::take(partial);
                         whole.extend_from_slice(line);

@@ -427,7 +427,7 @@ impl Load for Echo {
                     let (cause, words) = if flight.greeted && flight.answered == 0 {
                         (
                             Cause::WrongAnswer,
-                            "a message came, but not the one that was sent: is this an echo?",
+                            "the received message differs from the one sent: is this an echo endpoint?",
                         )
                     } else {
                         (Cause::TimedOut, NO_ANSWER)

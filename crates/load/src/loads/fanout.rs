@@ -174,7 +174,7 @@ impl Fanout {
             }
             (true, true) => Fault::new(
                 Cause::TimedOut,
-                "a publication was due, and the server does not read what was sent before",
+                "a publication was due, but the server is not reading",
             ),
             (false, _) => Fault::new(Cause::Closed, "a publisher is not connected"),
         };
@@ -348,10 +348,7 @@ impl Fanout {
             Found::Corrupt => {
                 page.corrupted();
                 self.arrived += 1;
-                let words = format!(
-                    "a delivery that is not as it was published: {}",
-                    excerpt(data)
-                );
+                let words = format!("a delivery differs from its publication: {}", excerpt(data));
                 io.net.fault(&Fault::new(Cause::WrongAnswer, words));
             }
         }

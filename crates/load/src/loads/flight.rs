@@ -114,7 +114,7 @@ impl Flight {
             measured += u64::from(net.is_measured(one.sent_ns));
         }
         net.tally.lost += lost;
-        let words = "an answer never came, though that to a later message did";
+        let words = "an answer is missing although a later one arrived";
         let fault = Fault::new(Cause::WrongAnswer, words);
         net.tally.faults(&fault, lost);
         measured

@@ -76,15 +76,9 @@ impl OpenLoop {
             measured += u64::from(net.is_measured(due));
         }
         let (cause, words) = match (net.has_open(), net.has_full()) {
-            (true, true) => (
-                Cause::TimedOut,
-                "the server does not read what was sent before",
-            ),
-            (true, false) => (
-                Cause::TimedOut,
-                "no connection was free for them to the end",
-            ),
-            (false, _) => (Cause::Closed, "no connection was open to the end"),
+            (true, true) => (Cause::TimedOut, "the server is not reading"),
+            (true, false) => (Cause::TimedOut, "no connection was free until the end"),
+            (false, _) => (Cause::Closed, "no connection was open until the end"),
         };
         let words = format!("{what} were due, and {words}");
         net.tally.faults(&Fault::new(cause, words), count);

@@ -115,7 +115,7 @@ impl Load for Storm {
                     net.tally.unanswered += 1;
                     net.fault(&Fault::new(
                         Cause::WrongAnswer,
-                        "a message came, but not the one that was sent: is this an echo?",
+                        "the received message differs from the one sent: is this an echo endpoint?",
                     ));
                 }
                 Progress::Before | Progress::Over => {}

@@ -104,7 +104,7 @@ fn alarms(out: &mut String, report: &Report) {
         );
     }
     if !doubts.is_empty() {
-        out.push_str("<div class=\"alarm\"><strong>Mind when you read the figures:</strong>");
+        out.push_str("<div class=\"alarm\"><strong>Notes on these figures:</strong>");
         list(out, doubts.iter());
         out.push_str("</div>\n");
     }

@@ -62,8 +62,9 @@ pub(crate) fn is_bottleneck(report: &Report) -> bool {
 pub(crate) fn doubts(report: &Report) -> Vec<String> {
     let mut doubts: Vec<String> = incomplete(report).into_iter().collect();
     if report.interrupted {
-        doubts
-            .push("PARTIAL: the run was interrupted; these are the figures up to then.".to_owned());
+        doubts.push(
+            "PARTIAL: the run was interrupted; the figures cover the time until then.".to_owned(),
+        );
     }
     if let Some(http) = report.http.as_ref().filter(|http| http.is_mixed()) {
         let lengths = http.body_bytes.len() as u64 + u64::from(http.other_body_bytes > 0);
@@ -95,14 +96,14 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
     }
     if let Some(behind) = rate_not_reached(report) {
         doubts.push(format!(
-            "{behind}: latencies then are the length of a queue, which grows for as long as it is measured."
+            "{behind}: latencies then reflect a queue that grows for as long as the run lasts."
         ));
     }
     if let Some(ledger) = &report.ledger
         && ledger.lost + ledger.duplicated + ledger.reordered + ledger.corrupted > 0
     {
         doubts.push(format!(
-            "Not all deliveries were right: {} lost, {} duplicated, {} reordered, {} corrupted.",
+            "Some deliveries were faulty: {} lost, {} duplicated, {} reordered, {} corrupted.",
             count(ledger.lost),
             count(ledger.duplicated),
             count(ledger.reordered),
@@ -117,7 +118,7 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
             "There were"
         };
         doubts.push(format!(
-            "{verb} {}: what failed is in no latency.",
+            "{verb} {}: failures are not included in latencies.",
             many(errors, "error")
         ));
     }

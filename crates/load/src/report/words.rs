@@ -50,7 +50,7 @@ pub(crate) fn question(report: &Report) -> String {
     match report.kind.as_str() {
         "storm" => {
             let pace = settings.rate.map_or_else(
-                || "as fast as they go".to_owned(),
+                || "as fast as possible".to_owned(),
                 |rate_asked| format!("{} a second", rate(rate_asked)),
             );
             format!("{connections}, opened {pace}, then one message{size} and its answer on each")
@@ -103,7 +103,7 @@ pub(crate) fn span(report: &Report) -> String {
     if report.settings.warmup_s > 0.0 {
         let warmup = seconds(report.settings.warmup_s);
         format!(
-            "{measured} after a warm-up of {warmup}, which counts only for connections, errors, messages that nobody asked for, and the ledger."
+            "{measured} after a warm-up of {warmup}, which counts only for connections, errors, unsolicited messages and the ledger."
         )
     } else {
         format!("{measured}, without a warm-up.")

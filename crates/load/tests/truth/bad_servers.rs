@@ -103,7 +103,7 @@ fn no_connection_is_told_by_its_cause() {
             &report,
             report.errors.timed_out,
             "timed_out",
-            "no handshake in time",
+            "handshake timed out",
         );
     });
 }

@@ -193,10 +193,10 @@ const WRITERS_OWN: [&str; 5] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHeader {
     /// Not a token.
-    #[error("a header name may hold letters, digits and !#$%&'*+-.^_`|~ only")]
+    #[error("a header name may contain only letters, digits and !#$%&'*+-.^_`|~")]
     Name,
     /// A line break or another control character: it could begin a header or a response of its own.
-    #[error("a header value may hold no line breaks and no control characters")]
+    #[error("a header value must not contain line breaks or control characters")]
     Value,
     /// One of those that frame the message.
     #[error("this header is set by the server itself")]

@@ -28,10 +28,10 @@ pub struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// It begins as no header does: the peer does not speak the PROXY protocol.
-    #[error("it does not begin with a PROXY header")]
+    #[error("no PROXY header")]
     Missing,
     /// It begins as one, and breaks its rules.
-    #[error("the PROXY header is broken")]
+    #[error("malformed PROXY header")]
     Broken,
     /// It is longer than [`V1_BYTES_MAX`] or [`V2_BYTES_MAX`].
     #[error("the PROXY header is too long")]

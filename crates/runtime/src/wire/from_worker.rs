@@ -567,7 +567,7 @@ fn hook_response(reply: ReplyHead<'_>, parts: &Parts<'_>) -> Result<HookResponse
             reason: end.reason.into_owned(),
         }),
         (None, Some(_), None) => Err("an error has a code from 1".to_owned()),
-        (None, None, Some(_)) => Err("a disconnect has a code from 3000 to 4999".to_owned()),
+        (None, None, Some(_)) => Err("a disconnect code must be from 3000 to 4999".to_owned()),
         _ => Err("a reply has one of result, error and disconnect".to_owned()),
     }
 }

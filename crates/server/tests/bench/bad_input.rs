@@ -146,12 +146,12 @@ fn servers_that_speak_something_else() {
     assert_ends(
         &outcome,
         NO_SERVER,
-        &["no connection was opened", "no handshake in time"],
+        &["no connection was opened", "handshake timed out"],
     );
 
     // A TCP connection is there, so this is a report with errors.
     let outcome = run(&["http", &format!("http://{garbage}/")]);
-    assert_ends(&outcome, ERRORS, &["not all went well", "see the report"]);
+    assert_ends(&outcome, ERRORS, &["the run had faults", "see the report"]);
     assert!(outcome.count("/errors/bad_protocol") >= 3, "{outcome:#?}");
 }
 

@@ -23,7 +23,7 @@ fn promises_of_an_overloaded_server_are_broken() {
         "{speed}"
     );
     assert!(
-        rate.starts_with("the rate asked for is reached: "),
+        rate.starts_with("the requested rate is reached: "),
         "{rate}"
     );
     // However lenient: a latency of a queue that grows is none.

@@ -84,7 +84,7 @@ fn http() {
     assert_eq!(outcome.count("/errors/bad_response"), received);
     assert_eq!(
         outcome.complaint,
-        format!("veche: not all went well: {received} errors; see the report\n")
+        format!("veche: the run had faults: {received} errors; see the report\n")
     );
 }
 

@@ -49,7 +49,9 @@ impl Batch {
         };
         // Each takes a look at all channels there are.
         if count(|method| method == Method::Channels) > 1 {
-            return Err(BadCommand::new("a batch asks for channels once"));
+            return Err(BadCommand::new(
+                "a batch may contain only one channels command",
+            ));
         }
         let is_large = |method| {
             use Method::{Connections, History, Presence};
@@ -57,7 +59,7 @@ impl Batch {
         };
         if count(is_large) > LARGE_MAX {
             return Err(BadCommand::new(format!(
-                "a batch asks for history, presence and connections at most {LARGE_MAX} times"
+                "a batch may contain at most {LARGE_MAX} history, presence and connections commands"
             )));
         }
         Ok(Self {

@@ -67,7 +67,7 @@ fn finish(end: CallEnd<Answers>) -> Direct {
         CallEnd::Answered(mut answers) => {
             let mut body = Vec::new();
             if !answers.write(&mut body, ANSWER_BYTES_MAX) {
-                let why = "the answer is longer than 1 MiB: ask for less";
+                let why = "the response exceeds 1 MiB: request less";
                 body = error_body(ErrorCode::LimitExceeded, why);
             }
             Direct::Answered(body)

@@ -43,7 +43,9 @@ pub fn parse_connections(bytes: &[u8]) -> Result<Listing<'_>, BadCommand> {
     let wire: Wire<'_> = read(bytes)?;
     let is_said = |text: &Text<'_>| !text.0.is_empty();
     if wire.expression.as_ref().is_some_and(is_said) {
-        return bad("\"expression\" is not there: ask by \"user\", \"channel\" and \"name\"");
+        return bad(
+            "\"expression\" is not supported: filter by \"user\", \"channel\" and \"name\"",
+        );
     }
     let user = wire.user.filter(is_said);
     let of = match (user, wire.channel) {

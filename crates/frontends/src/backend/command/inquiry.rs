@@ -140,7 +140,7 @@ pub fn parse_batch(bytes: &[u8]) -> Result<Vec<Numbered>, BadCommand> {
         let mut entries = command.into_iter();
         match (entries.next(), entries.next()) {
             (Some((method, body)), None) => numbered(method, body, id.as_deref()),
-            _ => bad("each command is an object with one method, as in {\"publish\":{…}}"),
+            _ => bad("each command must be an object with one method, as in {\"publish\":{…}}"),
         }
     };
     few(commands)?.into_iter().map(only).collect()

@@ -154,11 +154,11 @@ pub fn parse_disconnect(bytes: &[u8]) -> Result<Instructing<'_>, BadCommand> {
         code = wanted.code.filter(|code| *code > 0).unwrap_or(code);
         reason = Arc::from(wanted.reason.as_ref().map_or("", |reason| &reason.0));
         if !CHOSEN.contains(&code) {
-            return bad("a connection is closed with a code from 3000 to 4999");
+            return bad("the disconnect code must be from 3000 to 4999");
         }
         if reason.len() > REASON_BYTES_MAX {
             return Err(BadCommand::new(format!(
-                "a reason has at most {REASON_BYTES_MAX} bytes"
+                "the reason may have at most {REASON_BYTES_MAX} bytes"
             )));
         }
     }
@@ -248,7 +248,7 @@ fn channel(name: &Text<'_>, namespaces: &Namespaces) -> Result<Arc<str>, BadComm
     match ChannelName::new(&name.0) {
         Ok(name) if !namespaces.knows(name.as_str()) => Err(BadCommand::unknown_channel()),
         Ok(name) if name.user().is_some() => {
-            bad("a user's own channel comes and goes with the connection")
+            bad("a user's personal channel can't be subscribed or unsubscribed explicitly")
         }
         Ok(name) => Ok(Arc::from(name.as_str())),
         Err(error) => Err(BadCommand::new(format!(
@@ -396,7 +396,7 @@ mod tests {
                     br#"{"user":"a","channel":"b","override":{"presence":{"value":true}}}"#,
                     none,
                 ),
-                "override.presence: the namespace keeps none",
+                "override.presence: the namespace has no presence",
             ),
             (
                 parse_subscribe(br#"{"user":"a","channel":"b:1"}"#, &closed),

@@ -173,12 +173,11 @@ impl Exchange {
             }
             // Those that can be told are lists.
             Content::Channels(_) => {
-                let why = "too many channels: ask for some of them by a pattern";
+                let why = "too many channels: filter by a pattern";
                 write_error(text, ErrorCode::LimitExceeded, why);
             }
             Content::Connections(_) => {
-                let why =
-                    "too many connections: ask for those of a user, or by the name of the client";
+                let why = "too many connections: filter by user or client name";
                 write_error(text, ErrorCode::LimitExceeded, why);
             }
             // Answers are written when they are complete.

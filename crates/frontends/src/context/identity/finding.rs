@@ -39,7 +39,7 @@ pub trait Desk: Send + Sync + fmt::Debug {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unknown {
     /// The place where the name should stand is empty.
-    #[error("no user: the handshake does not say who connects")]
+    #[error("no user in the handshake")]
     Missing,
     /// The name is too long or has control characters.
     #[error("bad user name: 1 to 254 bytes without control characters")]

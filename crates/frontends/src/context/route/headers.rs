@@ -24,15 +24,13 @@ pub enum BadHeader {
     #[error("the value is empty")]
     Empty,
     /// It is the connection's, or marks the end of a message.
-    #[error(
-        "the server sets this header itself: it is about the connection and not about the answer"
-    )]
+    #[error("the server sets this header itself: it describes the connection, not the response")]
     Connection,
     /// It differs from answer to answer.
     #[error("the server or the script sets this header on each response: it describes the body")]
     Content,
     /// Only some answers have it.
-    #[error("the server or the script sets this header in the answers that need it")]
+    #[error("the server or the script sets this header on the responses that need it")]
     Single,
 }
 

@@ -201,7 +201,7 @@ fn manner(wanted: &Claims, options: &Namespace) -> Result<Manner, Refusal> {
         "force_recovery",
     ];
     if wanted.keys().any(|name| !KNOWN.contains(&&**name)) {
-        return Err(Refusal::Claim("override has a member that is not known"));
+        return Err(Refusal::Claim("override has an unknown member"));
     }
     let [presence, joins, told, positioned, recovers] = KNOWN.map(|name| flag(wanted, name));
     let wanted = Override {
@@ -216,7 +216,7 @@ fn manner(wanted: &Claims, options: &Namespace) -> Result<Manner, Refusal> {
 
 /// `{"value": true}`; without a value it is false.
 fn flag(wanted: &Claims, name: &str) -> Result<Option<bool>, Refusal> {
-    let wrong = Refusal::Claim("each of override has to be an object with a value, true or false");
+    let wrong = Refusal::Claim("each member of override has to be an object with a boolean value");
     match given(wanted, name) {
         None => Ok(None),
         Some(Value::Object(flag)) => match given(flag, "value") {

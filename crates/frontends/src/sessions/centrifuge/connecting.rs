@@ -233,10 +233,10 @@ impl Centrifuge {
     fn objection(&self, user: &str, channels: &[hooks::Given]) -> Option<&'static str> {
         let own = &*self.info.user;
         if !user.is_empty() && !is_valid_user(user) {
-            return Some("it names a user that is none");
+            return Some("invalid user");
         }
         if !user.is_empty() && !own.is_empty() && user != own {
-            return Some("it names another user than the handshake");
+            return Some("the user differs from that of the handshake");
         }
         let user = if own.is_empty() { user } else { own };
         let mut channels = channels.iter();
@@ -352,7 +352,7 @@ impl Centrifuge {
             let channel = match given_to(&self.info.user, &granted.channel) {
                 Ok(channel) => channel,
                 Err(why) => {
-                    let what = format!("its token is refused: {why}");
+                    let what = format!("token refused: {why}");
                     cx.shared.note(cx.id, NoteLevel::Warn, what);
                     return Done::Close(DisconnectCode::InvalidToken);
                 }
@@ -553,7 +553,7 @@ impl Centrifuge {
             }
         };
         if *pass.lease.user != *self.info.user {
-            Denied::NotFor("it is another user's").note(cx.id, cx.shared);
+            Denied::NotFor("it belongs to another user").note(cx.id, cx.shared);
             return Done::Close(DisconnectCode::InvalidToken);
         }
         // It comes back with the new token, and is subscribed as that says.
@@ -604,9 +604,9 @@ fn let_in(user: &str, cx: &mut Context<'_>) -> Result<(), DisconnectCode> {
 /// A channel that a back end gives to a user by name, whatever the name says of others: that is the back end's own
 /// decision. But a user's own channel shows whose connection it is, and nobody else is in there.
 fn given_to<'c>(user: &str, channel: &'c str) -> Result<ChannelName<'c>, &'static str> {
-    let name = ChannelName::new(channel).map_err(|_| "it names a channel that is none")?;
+    let name = ChannelName::new(channel).map_err(|_| "invalid channel")?;
     match name.user() {
-        Some(owner) if owner != user => Err("it names another user's own channel"),
+        Some(owner) if owner != user => Err("another user's personal channel"),
         _ => Ok(name),
     }
 }

@@ -302,9 +302,9 @@ impl Centrifuge {
 /// Whether a verdict makes sense.
 pub(super) fn checked(verdict: Verdict) -> Result<Verdict, &'static str> {
     match &verdict {
-        Verdict::Error { code: 0, .. } => Err("an error has a code from 1 on"),
+        Verdict::Error { code: 0, .. } => Err("an error code must be at least 1"),
         Verdict::Disconnect { code, .. } if !CHOSEN.contains(code) => {
-            Err("a disconnect has a code from 3000 to 4999")
+            Err("a disconnect code must be from 3000 to 4999")
         }
         _ => Ok(verdict),
     }

@@ -56,7 +56,7 @@ impl Centrifuge {
         }
         if !self.given.later.is_empty() || self.has_to_wait(&instruction.deed) {
             if self.given.later.len() >= LATER_MAX {
-                let what = "closed: too much is wanted of it while it waits for a command";
+                let what = "closed: too many user commands queued while a command is pending";
                 cx.shared.note(cx.id, NoteLevel::Warn, what);
                 return DisconnectCode::InsufficientState.into();
             }
@@ -117,7 +117,7 @@ impl Centrifuge {
             return;
         }
         if self.subscriptions.len() >= cx.shared.site.limits.channels_per_client {
-            let what = "not subscribed: it has as many channels as it may have";
+            let what = "not subscribed: the connection has reached its channel limit";
             cx.shared.note(cx.id, NoteLevel::Info, what);
             return;
         }

@@ -36,17 +36,13 @@ impl Override {
             .force_positioning
             .is_some_and(|wanted| wanted != remembers)
         {
-            return Err(
-                "override.force_positioning: it is so where the namespace has a history_size, and nowhere else",
-            );
+            return Err("override.force_positioning: determined by history_size of the namespace");
         }
         if self
             .force_recovery
             .is_some_and(|wanted| wanted != remembers)
         {
-            return Err(
-                "override.force_recovery: it is so where the namespace has a history_size, and nowhere else",
-            );
+            return Err("override.force_recovery: determined by history_size of the namespace");
         }
         let usual = (options.presence, options.join_leave);
         let shown = (
@@ -55,10 +51,12 @@ impl Override {
         );
         if shown != usual && shown != (false, false) {
             return Err(match shown {
-                (true, _) if !usual.0 => "override.presence: the namespace keeps none",
-                (_, true) if !usual.1 => "override.join_leave: the namespace tells of nobody",
+                (true, _) if !usual.0 => "override.presence: the namespace has no presence",
+                (_, true) if !usual.1 => {
+                    "override.join_leave: the namespace has no join and leave events"
+                }
                 _ => {
-                    "override: presence and join_leave of a subscription can be switched off together only"
+                    "override: presence and join_leave of a subscription can only be disabled together"
                 }
             });
         }

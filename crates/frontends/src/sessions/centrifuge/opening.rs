@@ -146,7 +146,7 @@ fn plan(transport: Transport, asked: &Asked<'_, '_>, shared: &mut Shared) -> Res
         return Ok(Plan::Reply(answer(Status::NO_CONTENT, headers)));
     }
     if !transport.takes(head.method.as_str()) {
-        let why = "this path takes another method";
+        let why = "method not allowed on this path";
         let refusal = Refusal::new(Status::METHOD_NOT_ALLOWED, why);
         return Err(refusal.with("Allow", transport.methods()));
     }
@@ -170,7 +170,7 @@ fn plan(transport: Transport, asked: &Asked<'_, '_>, shared: &mut Shared) -> Res
     match head.query("cf_connect") {
         // A page can have a browser open any address with its visitor's cookies.
         Some(connect) if !transport.is_one_way() && !only_connects(connect.as_bytes()) => {
-            let why = "cf_connect takes one connect command and no other";
+            let why = "cf_connect must contain exactly one connect command";
             Err(Refusal::new(Status::BAD_REQUEST, why))
         }
         Some(connect) => Ok(Plan::Stream(Some(connect.as_bytes().to_vec()))),

@@ -45,7 +45,7 @@ impl fmt::Display for Denied {
             Self::Over => f.write_str("the token is refused: its expire_at is over"),
             Self::Bad(unknown) => unknown.fmt(f),
             Self::NotFor(what) => write!(f, "the token is refused: {what}"),
-            Self::Unused => f.write_str("tokens mean nothing on this route"),
+            Self::Unused => f.write_str("tokens are not used on this route"),
         }
     }
 }
@@ -162,7 +162,7 @@ impl Judge<'_> {
             return Err(Denied::NotFor("it is not for this channel"));
         }
         if claimed.user.as_deref().unwrap_or_default() != place.user {
-            return Err(Denied::NotFor("it is another user's"));
+            return Err(Denied::NotFor("it belongs to another user"));
         }
         let options = shared.site.namespaces.of(place.channel);
         let says = counted(Subscription::read(&claimed.all, &options), shared)?;

@@ -161,9 +161,7 @@ fn since(head: &Head<'_>, route: &Route) -> Result<Option<Arc<[Since]>>, Refused
     for text in head.query_all("since") {
         let bad = |why: &str| Refused::new(Status::BAD_REQUEST, why, Handshake::Malformed);
         if !route.has_positions {
-            return Err(bad(
-                "this route tells no positions, so there is nothing to come back to",
-            ));
+            return Err(bad("this route has no positions to recover from"));
         }
         let position = text.parse::<Position>();
         all.push(

@@ -78,7 +78,7 @@ impl Elsewhere {
             "url" => self.url.as_slice(),
             "publish" if self.publish.is_empty() && self.url.is_some() => {
                 return Err(format!(
-                    "{} would stay where it is: --url takes --publish beside it",
+                    "{} would not be redirected: --url requires --publish as well",
                     word.texts.join(", ")
                 ));
             }
@@ -104,7 +104,10 @@ fn moved(url: &str, places: &[Place]) -> Result<String, String> {
         (Some(one), Some(other)) => Err(format!("{url:?} could go to {one} and to {other}")),
         (None, _) => {
             let places: Vec<String> = places.iter().map(ToString::to_string).collect();
-            Err(format!("{url:?} can't be taken to {}", places.join(" or ")))
+            Err(format!(
+                "{url:?} can't be redirected to {}",
+                places.join(" or ")
+            ))
         }
     }
 }
@@ -183,7 +186,7 @@ mod tests {
         }
         assert_eq!(
             moved("http://h/api/push", &both[..1]).unwrap_err(),
-            "\"http://h/api/push\" can't be taken to tcp://staging:1234"
+            "\"http://h/api/push\" can't be redirected to tcp://staging:1234"
         );
         assert_eq!(
             moved("ws://h/x", &places(&["ws://a", "http://b"])).unwrap_err(),

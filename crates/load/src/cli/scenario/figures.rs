@@ -254,11 +254,9 @@ impl Figure {
             Some("server") if report.server_ended.is_some() => {
                 "not measured: the server's process ended before the measurement was over"
             }
-            Some("server") => {
-                "not measured: it takes --pid, and a phase that has the server to itself"
-            }
+            Some("server") => "not measured: requires --pid and a phase that runs alone",
             Some("latency") if report.latency_refused.is_some() => {
-                "not measured: messages carry no stamp, and they and their answers do not pair up"
+                "not measured: messages carry no stamp and can't be matched with their answers"
             }
             Some("latency") => "not measured: no answer came",
             Some("handshake") => "not measured: no connection was opened",

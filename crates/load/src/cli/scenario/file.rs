@@ -124,10 +124,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
             let kinds = promise.kinds();
             let is_measured = |phase: &Phase| kinds.contains(&kind_of(&phase.question));
             if !kinds.is_empty() && !phases.iter().any(is_measured) && self.problems.is_empty() {
-                let message = format!(
-                    "no phase measures it: it takes one of kind {}",
-                    one_of(kinds)
-                );
+                let message = format!("no phase measures it: add one of kind {}", one_of(kinds));
                 self.add(*at, message);
             }
         }

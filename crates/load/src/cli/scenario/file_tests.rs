@@ -152,7 +152,7 @@ fn files_that_are_no_scenarios() {
         "[promise]\nledger.lost = 0\n[[phase]]\nkind = \"storm\"\nurl = \"ws://127.0.0.1:1/\"\n";
     assert_eq!(
         problems(whole),
-        ["x.toml:2:8: no phase measures it: it takes one of kind \"broadcast\" or \"push\""]
+        ["x.toml:2:8: no phase measures it: add one of kind \"broadcast\" or \"push\""]
     );
     for kind in ["storm", "push"] {
         let nowhere = format!("[[phase]]\nkind = \"{kind}\"\n");
@@ -242,7 +242,7 @@ publish = "tcp://no-such-host.invalid:1234"
     assert_eq!(
         problems_elsewhere(text, &half),
         [
-            "x.toml:11:11: publish: tcp://no-such-host.invalid:1234 would stay where it is: --url takes --publish beside it"
+            "x.toml:11:11: publish: tcp://no-such-host.invalid:1234 would not be redirected: --url requires --publish as well"
         ]
     );
 }

@@ -232,7 +232,7 @@ pub(super) fn judge_phase(
     if report.stopped {
         checks.push(Check {
             promise: "the phase runs to its end".to_owned(),
-            measured: "stopped, since it had more errors than it may have".to_owned(),
+            measured: "stopped: too many errors".to_owned(),
             passed: false,
         });
     }
@@ -278,7 +278,7 @@ fn judge(scenario: &Scenario, report: &mut Report) {
 pub(super) fn rate_reached(report: &Report) -> Check {
     let rate = report.settings.rate.unwrap_or_default();
     Check {
-        promise: "the rate asked for is reached".to_owned(),
+        promise: "the requested rate is reached".to_owned(),
         measured: format!(
             "{:.0} a second came, {rate:.0} a second were asked for",
             report.messages.per_second

@@ -112,8 +112,7 @@ impl Comeback {
                 // Nothing is excused by silence.
                 receiver.heard = Heard::Recovered;
                 page.recover();
-                let words =
-                    "a receiver came back with a position, and was not told whether it is whole";
+                let words = "the server did not report whether a receiver's recovery is complete";
                 io.net.fault(&Fault::new(Cause::WrongAnswer, words));
             }
         }

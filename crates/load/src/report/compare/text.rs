@@ -32,7 +32,7 @@ pub fn text(comparison: &Comparison, style: Style) -> String {
         page.blank();
         page.text(
             Tone::Bad,
-            "There is only one group: all runs bear the same label. Here is how they scatter.",
+            "There is only one group, since all runs have the same label; its spread:",
         );
         scatter(&mut page, comparison);
     }
@@ -122,7 +122,7 @@ fn methods(page: &mut Page, comparison: &Comparison) {
     }
     page.blank();
     let mut lines = vec![
-        "The ratio is to the first group. Noise: the interval holds 1, so a difference, if there is one, drowns in the scatter."
+        "The ratio is to the first group. Noise: the interval contains 1, so any difference is within the spread."
             .to_owned(),
     ];
     if has(Method::Paired) {
@@ -157,7 +157,8 @@ fn methods(page: &mut Page, comparison: &Comparison) {
     }
     if estimates.len() > 5 && (has(Method::Paired) || has(Method::Unpaired)) {
         lines.push(
-            "One of twenty figures that don't differ is called different by chance.".to_owned(),
+            "With 95 % intervals, one in twenty equal figures appears different by chance."
+                .to_owned(),
         );
     }
     for line in lines {

@@ -28,7 +28,7 @@ pub(super) fn of(groups: &[(Group, Vec<&Report>)]) -> Vec<String> {
             push(
                 &mut warnings,
                 format!(
-                    "Different questions: {} and {}. Their figures have nothing to do with each other.",
+                    "Different kinds of runs: {} and {}. Their figures are not comparable.",
                     first.kind, run.kind
                 ),
             );
@@ -106,7 +106,7 @@ pub(super) fn of(groups: &[(Group, Vec<&Report>)]) -> Vec<String> {
             push(
                 &mut warnings,
                 format!(
-                    "No verdict: of {} up to {} failed, of {} up to {}. Failures are often fast, and no work.",
+                    "No verdict: of {} up to {} failed, of {} up to {}. Failures are often fast and do no work.",
                     clean(&base.name),
                     share(super::failures(base_runs)),
                     clean(&other.name),
@@ -130,7 +130,11 @@ pub(super) fn of(groups: &[(Group, Vec<&Report>)]) -> Vec<String> {
         .iter()
         .all(|(_, run)| run.messages.rate_reached != Some(false));
     if first.settings.rate.is_some() && all_reached && first.kind != "storm" && groups.len() > 1 {
-        push(&mut warnings, "Open loop: the throughput is the rate that was asked for, not what a server is able to.".to_owned());
+        push(
+            &mut warnings,
+            "Open loop: the throughput is the requested rate, not the server's capacity."
+                .to_owned(),
+        );
     }
     warnings
 }

@@ -183,7 +183,7 @@ pub(super) fn ledger(page: &mut Page, report: &Report) {
         page.more(
             Tone::Bad,
             &format!(
-                "THIS DOES NOT ADD UP, by {}: a fault of the tester, please report it",
+                "INCONSISTENT by {}: a bug in the tester, please report it",
                 count(gap)
             ),
         );
@@ -256,7 +256,7 @@ fn recovery(page: &mut Page, recovery: &Recovery) {
             Tone::Plain
         },
         &format!(
-            "{} with a position, of which {} were told that something is gone",
+            "{} with a position, of which {} had lost history",
             many(recovery.returned, "return"),
             count(recovery.refused)
         ),
@@ -276,7 +276,7 @@ fn recovery(page: &mut Page, recovery: &Recovery) {
     );
     if recovery.ended + recovery.retried > 0 {
         let text = format!(
-            "{} ended unasked, {} to open one again failed",
+            "{} ended unexpectedly, {} to reopen one failed",
             many(recovery.ended, "connection"),
             many(recovery.retried, "attempt")
         );

@@ -44,7 +44,7 @@ pub(super) fn connections(page: &mut Page, report: &Report) {
     page.field(name, Tone::Plain, &text);
     if !all_well {
         let failed = format!(
-            "{} failed, {} disconnected unasked",
+            "{} failed, {} disconnected unexpectedly",
             count(connections.failed),
             count(connections.disconnected)
         );
@@ -146,7 +146,7 @@ pub(super) fn throughput(page: &mut Page, report: &Report) {
         page.more(
             Tone::Plain,
             &format!(
-                "{} that nobody asked for, such as greetings",
+                "{} unsolicited, such as greetings",
                 many(messages.unasked, "message")
             ),
         );
