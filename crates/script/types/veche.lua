@@ -95,7 +95,7 @@ function veche.push(user, data, options) end
 ---@field tags? table<string, string>
 
 ---Reads what a channel remembers (`history_size` of its namespace). Waits for the answer of its home.
----Errors: a bad name or option; "the channel keeps no history"; "the position is none of the channel's stream";
+---Errors: a bad name or option; "the channel keeps no history"; "the position does not belong to the channel's current stream";
 ---"cancelled"; where nothing can wait.
 ---@param channel string
 ---@param options? veche.history.options

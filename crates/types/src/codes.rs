@@ -105,47 +105,47 @@ codes! {
     /// Closes of WebSockets. Numbers below 3000 are defined by RFC 6455 and IANA's registry; 3000 to 3999 are those
     /// that clients of Centrifugo's protocol know.
     CloseCode: u16, [WebSocket] {
-        /// The purpose is fulfilled.
+        /// Normal closure: nothing is left to do.
         Normal = 1000 "" for_good,
-        /// The server stops.
+        /// The server is stopping.
         GoingAway = 1001 "server is going away" again,
-        /// No message in either direction for longer than the route allows.
+        /// No message in either direction within the route's idle timeout.
         Idle = 1001 "idle for too long" again,
-        /// A reload removed the application.
+        /// A reload removed the application that served the connection.
         ApplicationGone = 1001 "the application is gone" again,
-        /// A connection that a script made: the code that made it ended, or the server stops.
+        /// On a connection opened by a script: the code that opened it ended, or the server is stopping.
         DialerGone = 1001 "going away" no_client,
-        /// The peer broke the protocol; the text says how.
+        /// The peer violated the protocol; the text says how.
         ProtocolError = 1002 "" for_good,
-        /// A Close frame without a code; never sent.
+        /// The peer sent a Close frame without a code; never sent by Veche.
         NoCode = 1005 "" for_good,
-        /// The connection ended without a Close frame; never sent.
+        /// The connection ended without a Close frame; never sent by Veche.
         Abnormal = 1006 "" again,
-        /// Text that is not UTF-8, or compressed data that can't be inflated; the text says which.
+        /// A text message is not UTF-8, or compressed data can't be inflated; the text says which.
         InvalidData = 1007 "" for_good,
-        /// The client sends more than its route allows.
-        TooFast = 1008 "too much too fast" again,
-        /// A message over a limit of the route; the text says which.
+        /// The client exceeded the message rate or byte rate of its route.
+        TooFast = 1008 "rate limit exceeded" again,
+        /// A message exceeds a size limit of the route; the text says which.
         TooBig = 1009 "" for_good,
-        /// A handler of the application failed.
+        /// A handler of the application raised an error.
         Failed = 1011 "internal error" again,
-        /// A connection that a script made, and the application is at its memory limit.
+        /// On a connection opened by a script: the application is at its memory limit.
         OutOfMemory = 1011 "not enough memory" no_client,
-        /// Another server process has taken over; a client that connects again reaches it.
+        /// Another server process has taken over; a client that reconnects reaches it.
         Restarting = 1012 "server is restarting" again,
-        /// The client does not read what it is sent.
+        /// The client reads too slowly: its queue is full.
         SlowConsumer = 1013 "too slow: try again later" again,
-        /// The client's address has as many connections as it may have.
+        /// The client's address has reached its connection limit.
         TooMany = 1013 "too many connections of this address" again,
-        /// Channels of the session can't be subscribed to for now.
+        /// The session's channels can't be subscribed to at the moment.
         Unavailable = 1013 "channels are not available: try again later" again,
-        /// The credentials of the client have expired, and it sent no others.
+        /// The client's credentials expired and were not renewed.
         Expired = 3005 "connection expired" again,
         /// Publications of a channel may be missing and can't be recovered; a client that reconnects loads the state.
         InsufficientState = 3010 "insufficient state" again,
         /// The back end disconnected the client.
         Disconnected = 3503 "disconnected by the back end" for_good,
-        /// The back end blocks the user.
+        /// The back end has banned the user.
         Blocked = 3507 "permission denied" for_good,
     }
 }
@@ -153,33 +153,33 @@ codes! {
 codes! {
     /// Errors of commands. An application's own errors have numbers from 400 to 1999.
     ErrorCode: u32, [CentrifugeError] {
-        /// The server's fault; worth another try.
+        /// Internal server error; a retry may succeed.
         Internal = 100 "internal server error" again CentrifugeError Api,
-        /// The command needs a user, or another one; a call of the API needs a key.
+        /// The command needs an authenticated or a different user; an API call needs a key.
         Unauthorized = 101 "unauthorized" for_good CentrifugeError Api,
-        /// No such channel, or its namespace is unknown.
+        /// The channel does not exist, or its namespace is not configured.
         UnknownChannel = 102 "unknown channel" for_good CentrifugeError Api,
-        /// This user or this key may not.
+        /// The user or the API key has no permission.
         PermissionDenied = 103 "permission denied" for_good CentrifugeError Api,
-        /// No such method.
+        /// The method does not exist.
         MethodNotFound = 104 "method not found" for_good CentrifugeError Api,
-        /// This connection is subscribed to the channel.
+        /// The connection is already subscribed to the channel.
         AlreadySubscribed = 105 "already subscribed" for_good,
-        /// More than a limit allows.
+        /// The command exceeds a limit.
         LimitExceeded = 106 "limit exceeded" for_good CentrifugeError Api,
-        /// The command itself is wrong: another try is of no use.
+        /// The command is invalid; a retry fails too.
         BadRequest = 107 "bad request" for_good CentrifugeError Api,
-        /// Not enabled for this channel or this server.
+        /// The feature is not enabled for this channel or server.
         NotAvailable = 108 "not available" for_good CentrifugeError Api,
-        /// The token is too old: SDKs ask for a new one and try again.
+        /// The token has expired: SDKs request a new one and try again.
         TokenExpired = 109 "token expired" for_good,
-        /// The connection's time is over, and no token can change it.
+        /// The connection has expired and can't be renewed with a token.
         Expired = 110 "expired" for_good,
-        /// Too fast; worth another try.
+        /// Too many requests; a later retry may succeed.
         TooManyRequests = 111 "too many requests" again CentrifugeError Api,
-        /// The stream does not hold what was asked for any more.
+        /// The history no longer contains the requested position.
         UnrecoverablePosition = 112 "unrecoverable position" for_good CentrifugeError Api,
-        /// Another page of the same channel is on its way; worth another try.
+        /// Another page of the same channel is being read; a retry may succeed.
         ConcurrentPagination = 113 "concurrent pagination" again,
     }
 }
@@ -187,13 +187,13 @@ codes! {
 codes! {
     /// Ends of subscriptions by the server.
     UnsubscribeCode: u32, [CentrifugeUnsubscribe] {
-        /// The server wanted it so, for good.
+        /// The server or the back end ended the subscription.
         Server = 2000 "server unsubscribe" for_good,
-        /// The client may have missed something: it subscribes again and recovers.
+        /// The client may have missed publications: it subscribes again and recovers.
         InsufficientState = 2500 "insufficient state" again,
-        /// The subscription's time is over: the client asks for a new token and subscribes again.
+        /// The subscription has expired: the client requests a new token and subscribes again.
         Expired = 2501 "subscription expired" again,
-        /// What the client keeps and its token hold no more: it forgets both and subscribes again.
+        /// The client's saved state and its token are no longer valid: it discards both and subscribes again.
         StateInvalidated = 2502 "state invalidated" again,
     }
 }
@@ -201,49 +201,49 @@ codes! {
 codes! {
     /// Closes by the server of connections that speak Centrifugo's protocol: in the Close frame, or in a push.
     DisconnectCode: u16, [CentrifugeDisconnect] {
-        /// Closed without advice.
+        /// Closed without a specific reason.
         ConnectionClosed = 3000 "connection closed" again,
-        /// The server ends.
+        /// The server is shutting down.
         Shutdown = 3001 "shutdown" again,
-        /// The server's fault.
+        /// Internal server error.
         Internal = 3004 "internal server error" again,
-        /// The connection's time is over.
+        /// The connection has expired.
         Expired = 3005 "connection expired" again,
-        /// A subscription's time is over.
+        /// A subscription has expired.
         SubscriptionExpired = 3006 "subscription expired" again,
         /// The client reads too slowly.
         Slow = 3008 "slow" again,
         /// Writing to the client failed.
         WriteError = 3009 "write error" again,
-        /// The client may have missed something: it connects again and recovers.
+        /// The client may have missed publications: it reconnects and recovers.
         InsufficientState = 3010 "insufficient state" again,
-        /// The server wanted it so, and the client to come back.
+        /// The server or the back end disconnected the client, which is to reconnect.
         ForceReconnect = 3011 "force reconnect" again,
         /// No answer to a ping in time.
         NoPong = 3012 "no pong" again,
-        /// Too many commands.
+        /// The client sends commands too fast.
         TooManyRequests = 3013 "too many requests" again,
-        /// What the client keeps and its token hold no more: it forgets both and connects again.
+        /// The client's saved state and its token are no longer valid: it discards both and reconnects.
         StateInvalidated = 3014 "state invalidated" again,
-        /// The token does not hold.
+        /// The token is invalid.
         InvalidToken = 3500 "invalid token" for_good,
-        /// What came was not the protocol.
+        /// The client sent data that is not valid in the protocol.
         BadRequest = 3501 "bad request" for_good,
-        /// No connect command in time.
+        /// No connect command arrived in time.
         Stale = 3502 "stale" for_good,
-        /// The server wanted it so, for good.
+        /// The server or the back end disconnected the client for good.
         ForceNoReconnect = 3503 "force disconnect" for_good,
-        /// More connections than allowed.
+        /// The connection limit is reached.
         ConnectionLimit = 3504 "connection limit" for_good,
-        /// More channels than allowed.
+        /// The channel limit is reached.
         ChannelLimit = 3505 "channel limit" for_good,
-        /// Binary data for a client that speaks JSON; Centrifugo closes with it, Veche sends base64 instead.
+        /// Binary data for a client that uses JSON: Centrifugo closes with this code, Veche sends base64 instead.
         InappropriateProtocol = 3506 "inappropriate protocol" for_good,
-        /// This user may not.
+        /// The user has no permission.
         PermissionDenied = 3507 "permission denied" for_good,
-        /// What was sent is not enabled here.
+        /// The requested feature is not enabled.
         NotAvailable = 3508 "not available" for_good,
-        /// Too many commands that failed.
+        /// Too many commands failed.
         TooManyErrors = 3509 "too many errors" for_good,
     }
 }
@@ -251,25 +251,25 @@ codes! {
 codes! {
     /// Exit codes of commands, which scripts rely on.
     Exit: u8, [Exit] {
-        /// The command did what it was asked.
+        /// The command succeeded.
         Ok = 0 "done" no_client,
-        /// A configuration or a test has problems.
+        /// The configuration has errors, or a test failed.
         Config = 1 "the configuration has errors or cannot be read; test: a test has failed" no_client,
-        /// The command line makes no sense.
+        /// The command line is invalid.
         Usage = 2 "the command line is invalid" no_client,
         /// No server answers.
         NoServer = 3 "no server answers" no_client,
         /// The server answered with an error.
         Refused = 4 "the server answered with an error, for one push at least if there were several" no_client,
-        /// The system refused something.
+        /// A system call failed.
         Failed = 5 "a system error: an address in use, a full disk, a missing permission" no_client,
-        /// The server outlasted the wait for its end.
+        /// The server was still running after the wait.
         TimedOut = 6 "the server was still running after the wait" no_client,
         /// The server was killed before its drain was done.
         Killed = 7 "serve: the server was killed before its drain was done (a second signal, stop --now, the end of drain_time), so connections may have been cut" no_client,
-        /// A run of the load tester went wrong in part.
+        /// A load test ended with errors.
         Errors = 8 "bench: the report has errors, or a scenario broke a promise" no_client,
-        /// A run of the load tester was interrupted.
+        /// A load test was interrupted.
         Interrupted = 130 "bench: a signal ended the run; the report covers the time until then" no_client,
     }
 }

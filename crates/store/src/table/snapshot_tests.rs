@@ -377,7 +377,7 @@ fn other_columns_are_named() {
         ),
         (
             with("id:u32", &[word], false),
-            "it has a column n, the table has not",
+            "it has a column n, which the table lacks",
         ),
         (
             with("id:u32", &[word, n, ("m", "u8")], false),
