@@ -206,9 +206,7 @@ impl Database {
         }
         Err(Error::Damaged {
             path,
-            reason: format!(
-                "its header or its schema has been changed (format {format})"
-            ),
+            reason: format!("its header or its schema has been changed (format {format})"),
         })
     }
 

@@ -11,9 +11,7 @@ pub enum Fault {
     #[error("it is a symbolic link, which is not allowed here")]
     Symlink,
     /// A piece of the path, followed by root only for those it trusts.
-    #[error(
-        "{name:?} in its path is a symbolic link owned by another user ({owner})"
-    )]
+    #[error("{name:?} in its path is a symbolic link owned by another user ({owner})")]
     LinkOf {
         /// The piece.
         name: String,

@@ -45,7 +45,12 @@ impl Certificate {
         let private = provider
             .key_provider
             .load_private_key(private)
-            .map_err(|_| Error::file(key, "the key type is not supported: use ECDSA (P-256, P-384), Ed25519 or RSA"))?;
+            .map_err(|_| {
+                Error::file(
+                    key,
+                    "the key type is not supported: use ECDSA (P-256, P-384), Ed25519 or RSA",
+                )
+            })?;
         let (names, valid_from_s, valid_until_s) =
             facts_of(&chain[0]).map_err(|why| Error::file(certificate, why))?;
         let certified = CertifiedKey::new(chain, private);
@@ -157,9 +162,8 @@ pub(crate) fn chain_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Strin
         let has_key = PrivateKeyDer::from_pem_slice(pem).is_ok();
         return Err(match has_key {
             true => "it contains a key, but no certificate".to_owned(),
-            false => {
-                "it contains no certificate; a PEM file has \"-----BEGIN CERTIFICATE-----\"".to_owned()
-            }
+            false => "it contains no certificate; a PEM file has \"-----BEGIN CERTIFICATE-----\""
+                .to_owned(),
         });
     }
     Ok(chain)

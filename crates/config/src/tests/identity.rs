@@ -266,9 +266,7 @@ fn passwords() {
     );
     says(
         &route("pam:Veche"),
-        &[
-            "6:12: identity: PAM service names are lower case: \"veche\", found \"pam:Veche\"",
-        ],
+        &["6:12: identity: PAM service names are lower case: \"veche\", found \"pam:Veche\""],
     );
     let relative = "6:12: identity: a PAM service is the name of a file in /etc/pam.d or an absolute path, found \"pam:rules/veche\"";
     says(&route("pam:rules/veche"), &[relative]);

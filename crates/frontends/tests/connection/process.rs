@@ -409,10 +409,7 @@ fn blocks_are_the_process_s_and_close_whoever_is_there() {
     let answer = call(&mut world, "block_user", &json!({ "user": "dan" }));
     assert_eq!(answer["error"]["code"], 100, "{answer}");
     let why = answer["error"]["message"].as_str().expect("a reason");
-    assert!(
-        why.contains("ends with the server process"),
-        "{why}"
-    );
+    assert!(why.contains("ends with the server process"), "{why}");
     for peer in dans {
         let heard = said(&world.take(peer));
         assert_eq!(heard, [Said::Close(Some(3507), "permission denied".into())]);

@@ -160,13 +160,21 @@ fn mistakes_are_named_with_their_place() {
         (json, "", "at byte 0: unexpected end of file"),
         (json, "7", "at byte 0: a list or an object expected"),
         (json, "[", "at byte 1: unexpected end of file"),
-        (json, "[{\"id\":1", "row 1, at byte 1: unexpected end of file"),
+        (
+            json,
+            "[{\"id\":1",
+            "row 1, at byte 1: unexpected end of file",
+        ),
         (
             json,
             "[{}",
             "row 1, at byte 1: column id: nothing: a value is missing",
         ),
-        (json, &format!("[{good}] x"), "unexpected data after the end"),
+        (
+            json,
+            &format!("[{good}] x"),
+            "unexpected data after the end",
+        ),
         (
             json,
             &format!("[{good},]"),
@@ -218,7 +226,11 @@ fn mistakes_are_named_with_their_place() {
             &format!("{good} 5"),
             "line 1: unexpected data after",
         ),
-        (Format::Ndjson, "{\"id\":\n1}", "line 1: unexpected end of file"),
+        (
+            Format::Ndjson,
+            "{\"id\":\n1}",
+            "line 1: unexpected end of file",
+        ),
         (Format::Csv, "", "line 1: it is empty"),
         (Format::Csv, "id,x", "line 1: there is no column \"x\""),
         (Format::Csv, "id,id", "line 1: id occurs twice"),

@@ -308,7 +308,8 @@ impl Table {
             row.clear();
             for (column, values) in columns.iter().zip(&read) {
                 let cell = values.get(column, place);
-                let cell = cell.ok_or_else(|| format!("a value is invalid for column {}", column.name))?;
+                let cell =
+                    cell.ok_or_else(|| format!("a value is invalid for column {}", column.name))?;
                 row.push(cell);
             }
             if let Some(column) = expires
@@ -663,7 +664,9 @@ fn difference(own: &[Column], there: &[(String, String)]) -> Option<String> {
             }
             None => return Some(format!("it has no column {}", column.name)),
             Some((name, other)) if *other != kind => {
-                return Some(format!("its column {name} is {other}, the table's is {kind}"));
+                return Some(format!(
+                    "its column {name} is {other}, the table's is {kind}"
+                ));
             }
             Some((name, _)) if place == 0 && there[0].0 != *name => {
                 return Some(format!("its key is {}, the table's is {name}", there[0].0));

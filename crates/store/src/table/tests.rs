@@ -62,10 +62,7 @@ fn a_row_is_put_read_changed_and_deleted() {
     let first = row(&table, &[whole(1), whole(3), whole(5), whole(7), whole(-9)]);
     assert_eq!(table.put(Put::Insert, &first, None, 0), Ok(true));
     let error = table.put(Put::Insert, &first, None, 0).expect_err("taken");
-    assert_eq!(
-        error.to_string(),
-        "column id: a row with the key 1 exists"
-    );
+    assert_eq!(error.to_string(), "column id: a row with the key 1 exists");
     assert_eq!(table.put(Put::Add, &first, None, 0), Ok(false));
     let json = |key: u64| {
         table.read(Cell::Bits(key), 0, |row| {

@@ -276,10 +276,7 @@ impl<'a> Objects<'a> {
         };
         let column = &columns[place];
         if pack.is_set(place) {
-            return Err(Stop::Bad(
-                begin,
-                format!("{} occurs twice", column.name),
-            ));
+            return Err(Stop::Bad(begin, format!("{} occurs twice", column.name)));
         }
         if cursor.skip()? != b':' {
             return cursor.bad(": expected");
