@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The files that come before the others, which follow by name.
+/// Files at the beginning of the page; the others follow in alphabetical order.
 const FIRST: [&str; 4] = ["app", "veche", "conn", "req"];
 
 /// A name with its type and description: a field, a parameter or a result.
@@ -20,7 +20,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Parses what follows `@field` or `@param`.
+    /// Parses the rest of a `@field` or `@param` line.
     fn named(text: &str) -> Self {
         let (name, rest) = match text
             .strip_prefix('[')
@@ -40,7 +40,7 @@ impl Entry {
         }
     }
 
-    /// Parses what follows `@return`: a type, a name and a description, of which only the type is required.
+    /// Parses the rest of a `@return` line: a type, an optional name and an optional description.
     fn result(text: &str) -> Self {
         let (kind, rest) = split_type(text);
         let (name, text) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -76,7 +76,8 @@ impl Entry {
     }
 }
 
-/// Splits a type from what follows it. A type has blanks only within brackets and quotes, behind `:` and `,` and around `|`.
+/// Splits a type from the text after it. Types contain blanks only within brackets and quotes, after `:` and `,`, and around
+/// `|`.
 fn split_type(text: &str) -> (&str, &str) {
     let mut depth = 0_usize;
     let mut quoted = false;
@@ -102,15 +103,15 @@ fn split_type(text: &str) -> (&str, &str) {
     (text, "")
 }
 
-/// What a comment declares, as far as it was read.
+/// The declarations of one comment.
 #[derive(Debug, Default)]
 struct Block {
-    /// The class or the alias with its definition, as it is shown.
+    /// The class, or the alias with its definition.
     title: String,
     text: String,
     entries: Vec<Entry>,
     results: Vec<Entry>,
-    /// Lines behind an entry, until it is known whether they describe that entry or the next one.
+    /// Lines after an entry, which describe that entry or the next one.
     pending: Vec<String>,
 }
 
@@ -142,7 +143,7 @@ impl Block {
                 self.settle();
                 self.results.push(Entry::result(rest));
             }
-            // How editors check calls; the descriptions say it.
+            // Only for type checks in editors.
             "generic" | "operator" | "meta" => {}
             other => panic!("types have a tag that the reference does not know: {other}"),
         }
@@ -186,7 +187,7 @@ impl Block {
         }
     }
 
-    /// Writes the block; `function` is the declaration behind it, as in `veche.sleep(seconds)`.
+    /// Writes the block. `function` is the declaration that follows it, such as `veche.sleep(seconds)`.
     fn write(mut self, page: &mut String, function: Option<&str>) {
         self.settle();
         let title = function.unwrap_or(&self.title);
@@ -196,7 +197,8 @@ impl Block {
         }
         let _ = write!(page, "\n### `{title}`\n");
         if !self.text.is_empty() {
-            let _ = write!(page, "\n{}", self.text);
+            let text = self.text.replace("\nError", "\n\nError");
+            let _ = write!(page, "\n{text}");
         }
         if !self.entries.is_empty() || !self.results.is_empty() {
             page.push('\n');
@@ -316,11 +318,11 @@ fn types_end_where_descriptions_begin() {
 #[test]
 fn text_beside_fields_describes_the_right_one() {
     let mut page = String::new();
-    let source = "---@meta\n-- `x`: an example.\n\n---A class.\n---@class x.y\n---@field a string Of two\n---lines.\n\
+    let source = "---@meta\n-- `x`: an example.\n\n---A class.\n---Errors: none.\n---@class x.y\n---@field a string Of two\n---lines.\n\
                   ---@field b? integer\n---Before its field.\n---@field c fun()\nlocal y = {}\n\n\
                   ---Calls it.\n---@param f fun(): any\n---@return boolean is_done Whether it\n---ended.\nfunction y:call(f) end\n";
     section(&mut page, "x", source);
-    let expected = "\n## x\n\n`x`: an example.\n\n### `x.y`\n\nA class.\n\n- `a` (`string`): Of two\n  lines.\n- `b?` (`integer`)\n\
+    let expected = "\n## x\n\n`x`: an example.\n\n### `x.y`\n\nA class.\n\nErrors: none.\n\n- `a` (`string`): Of two\n  lines.\n- `b?` (`integer`)\n\
                     - `c` (`fun()`): Before its field.\n\n### `y:call(f)`\n\nCalls it.\n\n- `f` (`fun(): any`)\n\
                     - returns `is_done` (`boolean`): Whether it\n  ended.\n";
     assert_eq!(page, expected);
