@@ -206,9 +206,7 @@ impl Database {
         }
         Err(Error::Damaged {
             path,
-            reason: format!(
-                "its header or the text of its tables is not as it was written (format {format})"
-            ),
+            reason: format!("its header or its schema has been changed (format {format})"),
         })
     }
 

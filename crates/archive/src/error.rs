@@ -17,7 +17,7 @@ pub enum Error {
         pid: Option<u32>,
     },
     /// A later version wrote it.
-    #[error("{} has format {found}, and this version knows formats up to {known}", path.display())]
+    #[error("{} has format {found}, this version supports formats up to {known}", path.display())]
     Newer {
         /// The file.
         path: PathBuf,

@@ -35,14 +35,14 @@ pub struct Channel {
 pub enum Warning {
     /// The end of the file was no whole commit, as after a power cut or a process that was killed while it wrote. What
     /// was told to be durable is not among it, unless the disk lost it.
-    #[error("{bytes} bytes at the end of the log are no whole commit, and were cut off")]
+    #[error("the last {bytes} bytes of the log are an incomplete commit and were cut off")]
     Tail {
         /// How many.
         bytes: u64,
     },
     /// The log is damaged before its end, and what follows had been committed, or may have been.
     #[error(
-        "the log is damaged: {commits} commits in its last {bytes} bytes were cut off, and the latest of {channels} channels may be lost: they have new epochs, so that clients are told"
+        "the log is damaged: {commits} commits in its last {bytes} bytes were cut off, and the latest publications of {channels} channels may be lost: these have new epochs, so that clients notice"
     )]
     Cut {
         /// How long what was cut off is.
@@ -54,20 +54,20 @@ pub enum Warning {
     },
     /// The machine went down while the archive was open, and what was told to be durable may not have been on the disk.
     #[error(
-        "the machine has gone down in between, and the latest of {channels} channels may be lost: they have new epochs, so that clients are told"
+        "the machine crashed or lost power, and the latest publications of {channels} channels may be lost: these have new epochs, so that clients notice"
     )]
     Lost {
         /// How many.
         channels: u64,
     },
     /// That was asked for.
-    #[error("{channels} channels have new epochs, as was asked for")]
+    #[error("{channels} channels have new epochs, as requested")]
     Renewed {
         /// How many.
         channels: u64,
     },
     /// Publications of a channel are damaged; they and older ones are left out.
-    #[error("history of channel {channel:?} up to offset {offset} is damaged, and was left out")]
+    #[error("the history of channel {channel:?} up to offset {offset} is damaged and was skipped")]
     History {
         /// The channel.
         channel: Arc<str>,
@@ -75,7 +75,7 @@ pub enum Warning {
         offset: u64,
     },
     /// It can't be known where a stream has got to. It is forgotten, so that it gets a new epoch.
-    #[error("the stream of channel {channel:?} is damaged, and was forgotten")]
+    #[error("the stream of channel {channel:?} is damaged and was dropped")]
     Stream {
         /// The channel, as far as it can be read.
         channel: Arc<str>,

@@ -8,12 +8,10 @@ use rustix::fs::{FileType, Stat};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The last piece of the path.
-    #[error("it is a symbolic link, which is not followed here")]
+    #[error("it is a symbolic link, which is not allowed here")]
     Symlink,
     /// A piece of the path, followed by root only for those it trusts.
-    #[error(
-        "{name:?} in its path is a symbolic link of another user ({owner}), which is not followed"
-    )]
+    #[error("{name:?} in its path is a symbolic link owned by another user ({owner})")]
     LinkOf {
         /// The piece.
         name: String,
@@ -27,10 +25,10 @@ pub enum Fault {
     #[error("it has several names (hard links)")]
     Names,
     /// Neither root, nor the caller, nor the user it is opened for.
-    #[error("it belongs to another user ({0})")]
+    #[error("it is owned by another user ({0})")]
     Owner(u32),
     /// It was another one each time.
-    #[error("it is replaced while it is opened")]
+    #[error("it was replaced repeatedly while being opened")]
     Restless,
 }
 

@@ -50,7 +50,7 @@ impl Found {
 /// Walks to what holds the last piece; with `follows_last` that piece is no symbolic link in the end, and is there.
 pub(crate) fn walk(path: &Path, follows_last: bool) -> io::Result<Found> {
     let Some(name) = path.file_name() else {
-        let words = "it is no name of a file";
+        let words = "it is not a file name";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
     };
     let us = geteuid();

@@ -27,18 +27,18 @@ pub enum HistoryError {
     #[error("the channel keeps no history")]
     Off,
     /// The position is one of another epoch.
-    #[error("the position is none of the channel's stream")]
+    #[error("the position does not belong to the channel's current stream")]
     Unrecoverable,
     /// One answer has at most so many publications.
     #[error(
-        "an answer has at most {0} publications: ask for fewer, and for the others since the last of these"
+        "a reply has at most {0} publications: request fewer, then the rest since the last of them"
     )]
     TooMany(usize),
     /// Answers that are on their way refer to too much of what channels have dropped.
-    #[error("too many answers are on their way to clients that read slowly")]
+    #[error("too many history replies are queued for clients that read slowly")]
     Busy,
     /// The engine has not answered.
-    #[error("the history can't be read now")]
+    #[error("the history is not available now")]
     Unavailable,
 }
 

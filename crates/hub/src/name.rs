@@ -70,7 +70,7 @@ pub enum NameError {
     #[error("the name is longer than {NAME_BYTES_MAX} bytes")]
     Long,
     /// A line break, a NUL or their like.
-    #[error("the name holds a control character")]
+    #[error("the name contains a control character")]
     Control,
 }
 

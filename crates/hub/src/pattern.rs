@@ -26,13 +26,13 @@ pub enum PatternError {
     #[error("a segment is empty")]
     Empty,
     /// Not a letter or `_`, and then letters, digits and `_`.
-    #[error("a parameter's name is made of letters, digits and _")]
+    #[error("a parameter name consists of letters, digits and _")]
     Name,
     /// Two parameters of one name.
     #[error("two parameters have the same name")]
     Twice,
     /// What other rules give a meaning.
-    #[error("a segment that is spelled out can hold none of : # $ *")]
+    #[error("a literal segment can't contain : # $ or *")]
     Sign,
 }
 

@@ -36,10 +36,10 @@ pub enum PresenceError {
     #[error("the channel keeps no presence")]
     Off,
     /// There are more than [`MEMBERS_MAX`].
-    #[error("the channel has too many members to name; ask for their number")]
+    #[error("the channel has too many members to list; request their number instead")]
     TooMany,
     /// The engine has not answered.
-    #[error("the members can't be read now")]
+    #[error("the members are not available now")]
     Unavailable,
 }
 

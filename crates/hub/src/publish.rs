@@ -14,7 +14,7 @@ use crate::{
 /// A publication can't be taken now, for lack of credit or of room in a queue. Nothing of it was
 /// done: the caller pauses its source and tries again after [`Hub::sweep`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the channel can't take a publication now")]
+#[error("the channel can't accept a publication now")]
 pub struct NoCredit;
 
 /// What became of a publication.

@@ -43,9 +43,9 @@ pub enum Block {
 #[serde(rename_all = "snake_case")]
 pub enum NotBlocked {
     /// There are as many as there may be.
-    #[error("too many users and tokens are blocked")]
+    #[error("too many users and tokens are banned")]
     TooMany,
     /// It is in force, and could not be written down: the next process may not know it.
-    #[error("it holds until the server process ends, since it can't be written down: {0}")]
+    #[error("it is in force, but could not be saved and ends with the server process: {0}")]
     NotWritten(String),
 }

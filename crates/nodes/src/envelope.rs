@@ -86,10 +86,10 @@ pub struct Header {
 #[derive(Debug, Error)]
 pub enum EncodeError {
     /// It would be longer than [`MESSAGE_BYTES_MAX`].
-    #[error("a message between nodes has at most {MESSAGE_BYTES_MAX} bytes, this one has {0}")]
+    #[error("a node message has at most {MESSAGE_BYTES_MAX} bytes, this one has {0}")]
     TooLarge(usize),
     /// The codec has failed.
-    #[error("a message between nodes can't be encoded: {0}")]
+    #[error("a node message can't be encoded: {0}")]
     Codec(#[from] rmp_serde::encode::Error),
 }
 
@@ -97,19 +97,19 @@ pub enum EncodeError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Ignored {
     /// They are no message between nodes.
-    #[error("not a message between nodes")]
+    #[error("not a node message")]
     Foreign,
     /// They are more than [`MESSAGE_BYTES_MAX`].
-    #[error("a message between nodes of more than {MESSAGE_BYTES_MAX} bytes")]
+    #[error("a node message of more than {MESSAGE_BYTES_MAX} bytes")]
     TooLarge,
     /// The major version differs; with that version.
-    #[error("a message between nodes of version {0}")]
+    #[error("a node message of the unsupported version {0}")]
     OtherVersion(u8),
     /// A kind or a variant that this version does not know.
-    #[error("a message between nodes of a kind that is not known: {}", .0.kind)]
+    #[error("a node message of an unknown kind: {}", .0.kind)]
     Unknown(Header),
     /// A known kind that can't be read.
-    #[error("a malformed message between nodes, of kind {}", .0.kind)]
+    #[error("a malformed node message of kind {}", .0.kind)]
     Malformed(Header),
 }
 
@@ -298,7 +298,7 @@ fn whole<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, rmp_serde::dec
     match deserializer.get_ref() {
         [] => Ok(value),
         _ => Err(rmp_serde::decode::Error::Syntax(
-            "bytes behind it".to_owned(),
+            "trailing bytes".to_owned(),
         )),
     }
 }

@@ -45,10 +45,10 @@ enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GlobError {
     /// A `[` or a `{` without its end, or a `]` without characters.
-    #[error("a [ or a {{ has no end")]
+    #[error("a [ or {{ is not closed")]
     Open,
     /// A `}` without its beginning.
-    #[error("a }} has no beginning")]
+    #[error("a }} without an opening {{")]
     Close,
     /// A range whose end comes before its beginning.
     #[error("a range ends before it begins")]

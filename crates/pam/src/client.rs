@@ -62,13 +62,16 @@ impl Helper {
         let mut command = Command::new(PROGRAM);
         command.arg0("veche").arg(crate::helper::ARGUMENT);
         let helper = Self::spawn(command);
-        let mut helper = helper.map_err(|why| format!("a helper can't be started: {why}"))?;
+        let mut helper =
+            helper.map_err(|why| format!("the helper process can't be started: {why}"))?;
         match helper.hear(now() + wait) {
             Ok(Answer::Ready) => Ok(helper),
             Ok(Answer::Unusable(why)) => Err(why),
-            Ok(_) => Err("a helper did not begin as it should".to_owned()),
-            Err(AskError::Unanswered) => Err("a helper took too long to load PAM".to_owned()),
-            Err(_) => Err("a helper has ended before it began".to_owned()),
+            Ok(_) => Err("the helper process sent an unexpected first message".to_owned()),
+            Err(AskError::Unanswered) => {
+                Err("the helper process took too long to load PAM".to_owned())
+            }
+            Err(_) => Err("the helper process ended during its start".to_owned()),
         }
     }
 

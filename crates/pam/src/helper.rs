@@ -30,7 +30,7 @@ pub fn run() -> ExitCode {
     let socket = match confine() {
         Ok(socket) => socket,
         Err(why) => {
-            eprintln!("veche: {ARGUMENT} is for the server itself: {why}");
+            eprintln!("veche: {ARGUMENT} is for internal use by the server: {why}");
             return ExitCode::FAILURE;
         }
     };

@@ -18,7 +18,7 @@ impl Library {
         match Functions::load() {
             Ok(functions) => Ok(Self(functions)),
             Err(why) => Err(format!(
-                "PAM is not on this machine, or the program is the static one, which can't load it: {why} (Debian: apt install libpam0g)"
+                "libpam can't be loaded; it is not installed, or this is the static build, which can't load it: {why} (Debian: apt install libpam0g)"
             )),
         }
     }
@@ -31,7 +31,7 @@ impl Library {
             return Answer::Failed(service.missing());
         }
         if service.folder().is_some() && !self.0.knows_folders() {
-            return Answer::Failed("folders of rules need Linux-PAM 1.4".to_owned());
+            return Answer::Failed("a service folder needs Linux-PAM 1.4".to_owned());
         }
         let folder = service.folder();
         let folder = folder.map(|folder| CString::new(folder.as_os_str().as_bytes()));
@@ -41,7 +41,7 @@ impl Library {
             CString::new(question.client.as_str()),
             Talk::new(&question.user, &question.password),
         ) else {
-            return Answer::Refused("there is a NUL in it".to_owned());
+            return Answer::Refused("the user name or password contains a NUL".to_owned());
         };
         let judged = self.0.start(&name, folder.as_deref(), &talk);
         let judged = judged.and_then(|mut transaction| {
@@ -53,7 +53,7 @@ impl Library {
         match judged {
             Ok(user) => match user.map(CString::into_string) {
                 Some(Ok(user)) => Answer::Named(user),
-                _ => Answer::Failed("the user that PAM names is no text".to_owned()),
+                _ => Answer::Failed("the user name that PAM returned is not UTF-8".to_owned()),
             },
             Err(code) if is_trouble(code) => Answer::Failed(self.0.words(code)),
             Err(code) => Answer::Refused(self.0.words(code)),

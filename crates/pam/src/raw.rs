@@ -183,7 +183,7 @@ impl Functions {
         // SAFETY: Linux-PAM does not look at the handle.
         let words = unsafe { (self.words)(ptr::null_mut(), code) };
         if words.is_null() {
-            return format!("error {code} of PAM");
+            return format!("PAM error {code}");
         }
         // SAFETY: it is a string that nobody changes, or was null.
         let words = unsafe { CStr::from_ptr(words) };

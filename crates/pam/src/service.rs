@@ -27,14 +27,14 @@ impl Service {
             Some((folder, name)) if folder.starts_with('/') => (Some(PathBuf::from(folder)), name),
             Some(_) => {
                 return Err(
-                    "a service of PAM is the name of a file in /etc/pam.d, or the whole path of one elsewhere, from / on"
+                    "a PAM service is the name of a file in /etc/pam.d or an absolute path"
                         .to_owned(),
                 );
             }
         };
         if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
             return Err(format!(
-                "PAM takes names of services in small letters only: {:?}",
+                "PAM service names are lower case: {:?}",
                 name.to_ascii_lowercase()
             ));
         }
@@ -45,11 +45,11 @@ impl Service {
             || !name.bytes().all(fits)
         {
             return Err(format!(
-                "{name:?} is no name of a service of PAM: 1 to {NAME_BYTES_MAX} of a-z, 0-9, \"_\", \"-\" and \".\""
+                "{name:?} is not a valid PAM service name: 1 to {NAME_BYTES_MAX} of a-z, 0-9, \"_\", \"-\" and \".\""
             ));
         }
         if text.contains('\0') {
-            return Err("no path has a NUL in it".to_owned());
+            return Err("a path can't contain a NUL".to_owned());
         }
         Ok(Self {
             name: name.to_owned(),
@@ -82,7 +82,7 @@ impl Service {
     pub fn missing(&self) -> String {
         let file = &self.files()[0];
         format!(
-            "there is no file {}, and what PAM does without one is for services that nobody has thought of",
+            "there is no file {}, and PAM would fall back to its rules for unknown services",
             file.display()
         )
     }

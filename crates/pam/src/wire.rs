@@ -127,7 +127,7 @@ impl Answer {
             b"named" => Self::Named(words),
             b"refused" => Self::Refused(words),
             b"failed" => Self::Failed(words),
-            _ => return Err(invalid("no kind of answer")),
+            _ => return Err(invalid("unknown kind of reply")),
         }))
     }
 }
@@ -179,11 +179,11 @@ fn fields<const COUNT: usize>(mut frame: &[u8]) -> io::Result<[&[u8]; COUNT]> {
         let length = u32::from_le_bytes(*length) as usize;
         (*field, frame) = rest
             .split_at_checked(length)
-            .ok_or_else(|| invalid("a field is cut off"))?;
+            .ok_or_else(|| invalid("a field is truncated"))?;
     }
     match frame {
         [] => Ok(fields),
-        _ => Err(invalid("more than was to be said")),
+        _ => Err(invalid("trailing bytes after the last field")),
     }
 }
 

@@ -24,7 +24,7 @@ pub enum Error {
     #[error("a key has at most 1024 bytes")]
     Key,
     /// There is no room within the limit. Nothing is thrown out for it.
-    #[error("it is full: {needed} bytes more would be over its limit of {bytes_max}")]
+    #[error("it is full: {needed} bytes more would exceed its limit of {bytes_max}")]
     Full {
         /// What would have been added.
         needed: usize,
@@ -35,9 +35,9 @@ pub enum Error {
     #[error("the value is a {0}, not a number")]
     NotANumber(Kind),
     /// The sum would be infinite, or none.
-    #[error("the result is no finite number")]
+    #[error("the result is not a finite number")]
     NotFinite,
     /// The sum of whole numbers is one that may not be exact.
-    #[error("the sum is beyond 2^53: whole numbers are not exact there")]
+    #[error("the sum is beyond 2^53, where integers are not exact")]
     NotExact,
 }

@@ -50,14 +50,14 @@ pub enum MetricError {
     #[error("{0}")]
     Name(&'static str),
     /// It exists as something else.
-    #[error("it exists as a {0}, with its own labels and buckets")]
+    #[error("it exists as a {0} with other labels or buckets")]
     Differs(&'static str),
     /// There are as many as there may be.
     #[error("there are {METRICS_MAX} metrics already")]
     TooMany,
     /// The same of one metric's series.
     #[error(
-        "the metric has {SERIES_MAX} series already: a label is for few values, not for users or addresses"
+        "the metric has {SERIES_MAX} series already: labels are for a few values, not for users or addresses"
     )]
     TooManySeries,
     /// A value for each label, in their order.
@@ -240,17 +240,17 @@ const TAKEN: [&str; 6] = ["_total", "_count", "_sum", "_bucket", "_created", "_i
 fn check_name(name: &str) -> Result<(), MetricError> {
     if !is_identifier(name) {
         return Err(MetricError::Name(
-            "a name of at most 128 letters, digits and _ expected, which begins with no digit",
+            "a name has at most 128 letters, digits and _, and does not begin with a digit",
         ));
     }
     if name.starts_with("veche_") {
         return Err(MetricError::Name(
-            "what begins with veche_ is the server's own",
+            "names that begin with veche_ are reserved for the server",
         ));
     }
     if TAKEN.iter().any(|ending| name.ends_with(ending)) {
         return Err(MetricError::Name(
-            "a name ends in _total only if it is a counter's, and never in _count, _sum, _bucket, _created, _info",
+            "only a counter's name may end in _total, and no name in _count, _sum, _bucket, _created or _info",
         ));
     }
     Ok(())
@@ -266,7 +266,7 @@ fn check_labels(labels: &[&str]) -> Result<(), MetricError> {
             .any(|label| *label == "le" || label.starts_with("__"))
     {
         return Err(MetricError::Name(
-            "at most 8 different names of labels expected, as of metrics, without le and __",
+            "a metric has at most 8 different labels, named like metrics, but not le and not with __ in front",
         ));
     }
     Ok(())

@@ -45,7 +45,12 @@ impl Certificate {
         let private = provider
             .key_provider
             .load_private_key(private)
-            .map_err(|_| Error::file(key, "the key is of no kind that is known here: take ECDSA (P-256, P-384), Ed25519 or RSA"))?;
+            .map_err(|_| {
+                Error::file(
+                    key,
+                    "the key type is not supported: use ECDSA (P-256, P-384), Ed25519 or RSA",
+                )
+            })?;
         let (names, valid_from_s, valid_until_s) =
             facts_of(&chain[0]).map_err(|why| Error::file(certificate, why))?;
         let certified = CertifiedKey::new(chain, private);
@@ -152,14 +157,13 @@ fn plain(error: &io::Error) -> String {
 /// The certificates of a PEM file; at least one.
 pub(crate) fn chain_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let chain = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
-    let chain = chain.map_err(|error| format!("it is no PEM file: {error}"))?;
+    let chain = chain.map_err(|error| format!("it is not a PEM file: {error}"))?;
     if chain.is_empty() {
         let has_key = PrivateKeyDer::from_pem_slice(pem).is_ok();
         return Err(match has_key {
-            true => "no certificate in it, but a key".to_owned(),
-            false => {
-                "no certificate in it; a PEM file has \"-----BEGIN CERTIFICATE-----\"".to_owned()
-            }
+            true => "it contains a key, but no certificate".to_owned(),
+            false => "it contains no certificate; a PEM file has \"-----BEGIN CERTIFICATE-----\""
+                .to_owned(),
         });
     }
     Ok(chain)
@@ -168,15 +172,15 @@ pub(crate) fn chain_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Strin
 fn key_of(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
         pem::Error::NoItemsFound if has(pem, b"BEGIN ENCRYPTED PRIVATE KEY") => {
-            "the key is locked with a passphrase, which nobody could type in; unlock it with openssl pkey".to_owned()
+            "the key is encrypted with a passphrase, which is not supported; decrypt it with openssl pkey".to_owned()
         }
         pem::Error::NoItemsFound if has(pem, b"BEGIN CERTIFICATE") => {
-            "no key in it, but a certificate".to_owned()
+            "it contains a certificate, but no key".to_owned()
         }
         pem::Error::NoItemsFound => {
-            "no key in it; a PEM file has \"-----BEGIN PRIVATE KEY-----\"".to_owned()
+            "it contains no key; a PEM file has \"-----BEGIN PRIVATE KEY-----\"".to_owned()
         }
-        error => format!("it is no PEM file: {error}"),
+        error => format!("it is not a PEM file: {error}"),
     })
 }
 
@@ -187,7 +191,7 @@ fn has(text: &[u8], words: &[u8]) -> bool {
 /// Names, and the times between which it holds.
 fn facts_of(der: &CertificateDer<'_>) -> Result<(Vec<String>, i64, i64), String> {
     let (_, parsed) = X509Certificate::from_der(der)
-        .map_err(|error| format!("the first certificate makes no sense: {error}"))?;
+        .map_err(|error| format!("the first certificate is malformed: {error}"))?;
     let subject = Subject::of(&parsed);
     let mut names: Vec<String> = subject
         .names
@@ -225,7 +229,7 @@ fn not_its_key(file: &Path, certified: &CertifiedKey) -> String {
     });
     match place {
         Some(place) => format!(
-            "the key belongs to certificate {} of {file}; the server's own has to be the first there",
+            "the key belongs to certificate {} of {file}; the server's own must be the first one",
             place + 1
         ),
         None => format!("the key does not belong to the certificate in {file}"),

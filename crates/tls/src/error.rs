@@ -6,7 +6,7 @@ use std::path::Path;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The name can be in no certificate.
-    #[error("{0:?} is no name that a certificate could be for")]
+    #[error("{0:?} is not a valid server name")]
     Name(String),
     /// A file of certificates or keys can't be read, or is no good.
     #[error("{file}: {why}")]

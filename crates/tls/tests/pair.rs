@@ -125,7 +125,7 @@ fn what_is_no_tls_and_no_certificate_is_said() {
     std::fs::write(&empty, "nothing").expect("written");
     let error = Trust::new(&Believe::File(empty.clone())).expect_err("no certificate");
     assert!(
-        error.to_string().contains("no certificate in it"),
+        error.to_string().contains("contains no certificate"),
         "{error}"
     );
     let _ = std::fs::remove_file(empty);

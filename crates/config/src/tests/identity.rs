@@ -266,11 +266,9 @@ fn passwords() {
     );
     says(
         &route("pam:Veche"),
-        &[
-            "6:12: identity: PAM takes names of services in small letters only: \"veche\", found \"pam:Veche\"",
-        ],
+        &["6:12: identity: PAM service names are lower case: \"veche\", found \"pam:Veche\""],
     );
-    let relative = "6:12: identity: a service of PAM is the name of a file in /etc/pam.d, or the whole path of one elsewhere, from / on, found \"pam:rules/veche\"";
+    let relative = "6:12: identity: a PAM service is the name of a file in /etc/pam.d or an absolute path, found \"pam:rules/veche\"";
     says(&route("pam:rules/veche"), &[relative]);
     let realm = "realm: it is made of visible ASCII characters and spaces, without \" and \\";
     says_after_listen(

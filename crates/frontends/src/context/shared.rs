@@ -277,7 +277,7 @@ impl Shared {
         self.note(
             session,
             NoteLevel::Info,
-            "closed: it says too much too fast",
+            "closed: rate limit exceeded",
         );
     }
 

@@ -122,7 +122,7 @@ impl<A: Above> Http<A> {
                 Then::Wait(Block::App)
             }
             None => {
-                let refusal = Refusal::new(Status::SERVICE_UNAVAILABLE, "nobody answers here");
+                let refusal = Refusal::new(Status::SERVICE_UNAVAILABLE, "not found");
                 refusal.write(&reply, id, shared);
                 self.finish(id, reply.keep_alive, shared)
             }
@@ -193,7 +193,7 @@ impl<A: Above> Http<A> {
                 Then::Wait(Block::App)
             }
             None => {
-                let refusal = Refusal::new(Status::SERVICE_UNAVAILABLE, "nobody answers here");
+                let refusal = Refusal::new(Status::SERVICE_UNAVAILABLE, "not found");
                 let outcome = Handshake::Refused;
                 let refused = Refused { refusal, outcome };
                 self.refuse_handshake(id, &self.reply(candidate.head), &refused, shared)

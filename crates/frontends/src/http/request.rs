@@ -62,7 +62,7 @@ impl<A: Above> Http<A> {
                 return self.refuse(
                     id,
                     head,
-                    Refusal::new(Status::NOT_FOUND, "nothing here"),
+                    Refusal::new(Status::NOT_FOUND, "not found"),
                     shared,
                 );
             }

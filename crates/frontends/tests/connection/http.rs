@@ -217,7 +217,7 @@ fn pipelined_requests_are_answered_in_order_also_when_one_waits_for_another_work
     let rest = responses(&world.take(peer));
     let bodies: Vec<&str> = rest.iter().map(|response| response.body.as_str()).collect();
     let pushed = r#"{"result":{"handed":0,"note":"the user has no connection"}}"#;
-    assert_eq!(bodies, [pushed, "metric 1\n", pushed, "nothing here\n"]);
+    assert_eq!(bodies, [pushed, "metric 1\n", pushed, "not found\n"]);
     assert!(world.is_open(peer));
 }
 

@@ -402,17 +402,14 @@ fn blocks_are_the_process_s_and_close_whoever_is_there() {
     assert_eq!(answer["error"]["code"], 100, "{answer}");
     assert_eq!(
         process.take()[1],
-        "trouble: block: it holds until the server process ends, since it can't be written down: disk full"
+        "trouble: block: it is in force, but could not be saved and ends with the server process: disk full"
     );
     // A user who can't be written down is kept out all the same, on all workers.
     let dans = [0, 1].map(|worker| world.open(worker, "/ws?user=dan"));
     let answer = call(&mut world, "block_user", &json!({ "user": "dan" }));
     assert_eq!(answer["error"]["code"], 100, "{answer}");
     let why = answer["error"]["message"].as_str().expect("a reason");
-    assert!(
-        why.contains("it holds until the server process ends"),
-        "{why}"
-    );
+    assert!(why.contains("ends with the server process"), "{why}");
     for peer in dans {
         let heard = said(&world.take(peer));
         assert_eq!(heard, [Said::Close(Some(3507), "permission denied".into())]);

@@ -23,7 +23,7 @@ function t.bad_arguments_to_make_one()
   for _, name in ipairs { "", "9a", "a-b", "a\0", "é", "a{b}", "x_sum" } do
     check.fails("bad argument #1 to 'metrics.counter': a name", counter, name, "help")
   end
-  check.fails("what begins with veche_ is the server's own", counter, "veche_pushes", "help")
+  check.fails("names that begin with veche_ are reserved for the server", counter, "veche_pushes", "help")
   check.fails("bad argument #3 to 'metrics.counter': a list of names of labels expected", counter, "x", "help", 7)
   check.fails("bad argument #3 to 'metrics.counter': at most 8 different names", counter, "x", "help", { "a", "a" })
   check.fails("bad argument #3 to 'metrics.counter': at most 8 different names", counter, "x", "help", { "le" })

@@ -22,6 +22,8 @@ mod dump;
 mod generate;
 mod history;
 mod log;
+#[cfg(test)]
+mod lua_reference;
 mod new;
 mod play;
 mod push;

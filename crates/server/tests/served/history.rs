@@ -342,7 +342,7 @@ fn applications_read_what_channels_remember_and_who_is_there() {
             foreign,
             (
                 400,
-                "the position is none of the channel's stream [refused]".to_owned()
+                "the position does not belong to the channel's current stream [refused]".to_owned()
             )
         );
         assert_eq!(

@@ -114,7 +114,7 @@ fn who_is_too_fast_is_closed_and_the_application_hears_of_it() {
             socket.say("y");
             match socket.next() {
                 Seen::Close(code, reason) => {
-                    assert_eq!((code, &*reason), (Some(1008), "too much too fast"));
+                    assert_eq!((code, &*reason), (Some(1008), "rate limit exceeded"));
                 }
                 other => panic!("{path}: {other:?}"),
             }

@@ -75,7 +75,7 @@ impl Table {
         let kind = &self.schema.columns[column].kind;
         if !kind.is_number() {
             return Err(TableError::Scan(format!(
-                "column {}: only numbers add up, not a {kind}",
+                "column {}: a {kind} can't be summed",
                 self.schema.columns[column].name
             )));
         }

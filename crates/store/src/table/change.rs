@@ -118,7 +118,7 @@ impl Table {
                 column: self.schema.columns[column].name.clone(),
                 value: by.to_string(),
                 why: format!(
-                    "only numbers are added to, not a {}",
+                    "only numbers can be incremented, not a {}",
                     self.schema.columns[column].kind
                 ),
             });

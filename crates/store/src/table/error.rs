@@ -10,7 +10,7 @@ pub enum TableError {
     #[error("it exists with another schema: {0}")]
     Differs(String),
     /// It was asked for without a schema, and there is none.
-    #[error("there is no such table; a schema makes one")]
+    #[error("there is no such table; pass a schema to create it")]
     Missing,
     /// There are as many as there may be.
     #[error("there are {most} tables already")]
@@ -35,7 +35,7 @@ pub enum TableError {
         why: String,
     },
     /// The key is there.
-    #[error("column {column}: there is a row with the key {value}")]
+    #[error("column {column}: a row with the key {value} exists")]
     KeyTaken {
         /// The key's column.
         column: Box<str>,
@@ -43,7 +43,7 @@ pub enum TableError {
         value: String,
     },
     /// Another row has these values.
-    #[error("index {index} is unique, and another row has {values}")]
+    #[error("index {index} is unique and another row has {values}")]
     Taken {
         /// Which index.
         index: Box<str>,
@@ -55,7 +55,7 @@ pub enum TableError {
     NoRow(String),
     /// No room, and nothing may be evicted.
     #[error(
-        "the table is full: {needed} bytes more would be over its limit of {bytes_max} (bytes_max)"
+        "the table is full: {needed} bytes more would exceed its limit of {bytes_max} (bytes_max)"
     )]
     Full {
         /// About what would have been added.

@@ -157,16 +157,24 @@ fn mistakes_are_named_with_their_place() {
     let json = Format::Json;
     let good = r#"{"id":1,"location":1,"mark":1,"user":1,"visited_at":1}"#;
     for (format, text, expected) in [
-        (json, "", "at byte 0: it ends too early"),
+        (json, "", "at byte 0: unexpected end of file"),
         (json, "7", "at byte 0: a list or an object expected"),
-        (json, "[", "at byte 1: it ends too early"),
-        (json, "[{\"id\":1", "row 1, at byte 1: it ends too early"),
+        (json, "[", "at byte 1: unexpected end of file"),
+        (
+            json,
+            "[{\"id\":1",
+            "row 1, at byte 1: unexpected end of file",
+        ),
         (
             json,
             "[{}",
             "row 1, at byte 1: column id: nothing: a value is missing",
         ),
-        (json, &format!("[{good}] x"), "something follows the end"),
+        (
+            json,
+            &format!("[{good}] x"),
+            "unexpected data after the end",
+        ),
         (
             json,
             &format!("[{good},]"),
@@ -176,7 +184,7 @@ fn mistakes_are_named_with_their_place() {
         (
             json,
             &format!("[{good},{good}]"),
-            "row 2, at byte 56: column id: there is a row with the key 1",
+            "row 2, at byte 56: column id: a row with the key 1 exists",
         ),
         (
             json,
@@ -186,7 +194,7 @@ fn mistakes_are_named_with_their_place() {
         (
             json,
             r#"[{"id":1,"id":2}]"#,
-            "row 1, at byte 9: id stands there twice",
+            "row 1, at byte 9: id occurs twice",
         ),
         (
             json,
@@ -198,14 +206,14 @@ fn mistakes_are_named_with_their_place() {
             r#"[{"mark":256}]"#,
             "column mark: 256: out of range: from 0 to 255",
         ),
-        (json, r#"[{"mark":01}]"#, "begins with no 0"),
+        (json, r#"[{"mark":01}]"#, "leading zero"),
         (json, r#"[{"mark":1.}]"#, "a digit expected"),
         (json, r#"[{"mark":nul}]"#, "a value expected"),
-        (json, r#"{"a":1}"#, "none of its fields is a list"),
+        (json, r#"{"a":1}"#, "it has no field that is a list"),
         (
             json,
             r#"{"a":[],"b":[]}"#,
-            "there are the lists \"a\" and \"b\"",
+            "there are two lists, \"a\" and \"b\"",
         ),
         (json, r#"{"a":{"b":1}]"#, ", or } expected"),
         (
@@ -216,16 +224,20 @@ fn mistakes_are_named_with_their_place() {
         (
             Format::Ndjson,
             &format!("{good} 5"),
-            "line 1: something follows",
+            "line 1: unexpected data after",
         ),
-        (Format::Ndjson, "{\"id\":\n1}", "line 1: it ends too early"),
+        (
+            Format::Ndjson,
+            "{\"id\":\n1}",
+            "line 1: unexpected end of file",
+        ),
         (Format::Csv, "", "line 1: it is empty"),
         (Format::Csv, "id,x", "line 1: there is no column \"x\""),
-        (Format::Csv, "id,id", "line 1: id stands there twice"),
+        (Format::Csv, "id,id", "line 1: id occurs twice"),
         (
             Format::Csv,
             "id,location,mark,user,visited_at\n1,2,3,4,5\n3",
-            "line 3: it has 1 fields, the first line 5",
+            "line 3: it has 1 fields, the first line has 5",
         ),
         (
             Format::Csv,
@@ -257,7 +269,7 @@ fn what_is_unique_is_so_after_loading() {
     let error = load(&table, Format::Ndjson, lines).expect_err("twice");
     assert_eq!(
         error.to_string(),
-        "index by_word is unique, and another row has word \"x\""
+        "index by_word is unique and another row has word \"x\""
     );
     assert_eq!(table.count(0), 0);
 }

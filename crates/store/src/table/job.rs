@@ -59,7 +59,7 @@ pub enum JobError {
     #[error("it was cancelled")]
     Cancelled,
     /// There was no thread for it.
-    #[error("no thread for it: {0}")]
+    #[error("no thread could be started: {0}")]
     Thread(String),
     /// A file can't be opened, read or written.
     #[error("{file}: {why}")]

@@ -295,13 +295,13 @@ impl KeyShape {
         }
         let Some(part) = self.parts.get(values.len()) else {
             return Err(TableError::Scan(
-                "from, to, above and below are of the next column, and the index has no more"
+                "from, to, above and below apply to the next column, but the index has no more columns"
                     .to_owned(),
             ));
         };
         let column = &columns[part.0];
         let conflict =
-            || TableError::Scan("from and above, or to and below, are told both".to_owned());
+            || TableError::Scan("from and above exclude each other, as do to and below".to_owned());
         limits.low = match (range.from, range.above) {
             (Some(_), Some(_)) => return Err(conflict()),
             (Some(value), None) => limit(column, value, false)?,

@@ -49,7 +49,7 @@ impl Type {
             None => (text, None),
             Some((name, rest)) => match rest.strip_suffix(')') {
                 Some(inner) => (name, Some(inner)),
-                None => return Err(format!("the type \"{text}\" lacks its )")),
+                None => return Err(format!("the type \"{text}\" lacks a closing )")),
             },
         };
         let length = |unit: &str| match inner {
@@ -85,7 +85,7 @@ impl Type {
         };
         match inner {
             None => Ok(kind),
-            Some(_) => Err(format!("the type \"{name}\" takes nothing in brackets")),
+            Some(_) => Err(format!("the type \"{name}\" takes no parameter")),
         }
     }
 
@@ -197,7 +197,7 @@ fn check_name(name: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "\"{name}\" is no name: a letter, then letters, digits and _, at most {COLUMN_NAME_BYTES_MAX}"
+        "\"{name}\" is not a valid name: a letter, then letters, digits and _, at most {COLUMN_NAME_BYTES_MAX}"
     ))
 }
 
@@ -276,11 +276,11 @@ impl Draft {
             .ok_or("key: a name and a type expected, as in \"id:u32\"")?;
         let key = Column::parse(name.trim(), kind.trim())?;
         if key.is_nullable {
-            return Err("a key always has a value: no ? behind its type".to_owned());
+            return Err("a key can't be nullable: no ? after its type".to_owned());
         }
         if matches!(key.kind, Type::Bool | Type::F32 | Type::F64 | Type::Enum(_)) {
             return Err(format!(
-                "a key is a whole number, a string or bytes, not {}",
+                "a key is an integer, a string or bytes, not {}",
                 key.kind
             ));
         }
@@ -297,7 +297,7 @@ impl Draft {
                 .iter()
                 .any(|other| other.name == column.name)
             {
-                return Err(format!("there are two columns called {}", column.name));
+                return Err(format!("column {} occurs twice", column.name));
             }
         }
         if self.indexes.len() > INDEXES_MAX {
@@ -309,7 +309,7 @@ impl Draft {
         }
         indexes.sort_by(|one, other| one.name.cmp(&other.name));
         if let Some(two) = indexes.windows(2).find(|two| two[0].name == two[1].name) {
-            return Err(format!("there are two indexes called {}", two[0].name));
+            return Err(format!("index {} occurs twice", two[0].name));
         }
         if self.has_ttl {
             columns.push(Column {
@@ -328,7 +328,7 @@ impl Draft {
             None => Evict::Nothing,
             Some("key") => Evict::Key,
             Some("ttl") if self.has_ttl => Evict::Index(indexes.len() - 1),
-            Some("ttl") => return Err("evict: no row expires, since there is no ttl".to_owned()),
+            Some("ttl") => return Err("evict: rows don't expire without ttl".to_owned()),
             Some(name) => match indexes.iter().position(|index| &*index.name == name) {
                 Some(place) => Evict::Index(place),
                 None => return Err(format!("evict: there is no index \"{name}\"")),
@@ -336,7 +336,7 @@ impl Draft {
         };
         let bytes_max = self.bytes_max.unwrap_or(TABLE_BYTES_DEFAULT);
         if bytes_max < TABLE_BYTES_LEAST {
-            return Err(format!("bytes_max: at least {TABLE_BYTES_LEAST} expected"));
+            return Err(format!("bytes_max: must be at least {TABLE_BYTES_LEAST}"));
         }
         Ok(Schema {
             columns,
@@ -357,7 +357,7 @@ fn index(
 ) -> Result<IndexSchema, String> {
     check_name(name)?;
     if name == "key" || name == "ttl" {
-        return Err(format!("an index can't be called {name}"));
+        return Err(format!("{name} is not allowed as the name of an index"));
     }
     if names.is_empty() {
         return Err(format!("index {name}: names of columns expected"));
@@ -410,14 +410,14 @@ impl Schema {
         let indexes = self.indexes.iter().zip(&other.indexes);
         let differs = differs.chain(indexes.filter(|(own, other)| own != other).map(|(own, _)| {
             format!(
-                "its index {} has other columns, or is unique or not",
+                "its index {} has other columns or differs in uniqueness",
                 own.name
             )
         }));
         let counts = || {
             let [columns, indexes] = [self.visible().len(), self.indexes.len()];
             format!(
-                "it has {columns} columns, {indexes} indexes, {} bytes_max, and its own ttl and evict",
+                "it has {columns} columns, {indexes} indexes, {} bytes_max, or another ttl or evict",
                 self.bytes_max
             )
         };
@@ -477,8 +477,8 @@ mod tests {
         for (text, expected) in [
             ("u7", "unknown type \"u7\""),
             ("string(0)", "from 1 to 65535 characters"),
-            ("string(5", "lacks its )"),
-            ("u8(3)", "takes nothing in brackets"),
+            ("string(5", "lacks a closing )"),
+            ("u8(3)", "takes no parameter"),
             ("enum()", "words expected"),
             ("enum(a,a)", "the word \"a\" twice"),
         ] {
@@ -507,12 +507,12 @@ mod tests {
         for (draft, expected) in [
             (draft("id", &[], &[]), "a name and a type"),
             (draft("id:f32", &[], &[]), "not f32"),
-            (draft("id:u8?", &[], &[]), "always has a value"),
+            (draft("id:u8?", &[], &[]), "can't be nullable"),
             (
                 draft("id:u8", &[("id", "u8")], &[]),
-                "two columns called id",
+                "column id occurs twice",
             ),
-            (draft("id:u8", &[("1", "u8")], &[]), "is no name"),
+            (draft("id:u8", &[("1", "u8")], &[]), "is not a valid name"),
             (
                 draft("id:u8", &[("a", "u9")], &[]),
                 "column a: unknown type",
@@ -520,7 +520,7 @@ mod tests {
             (draft("id:u8", &[], &[("x", &["b"])]), "no column b"),
             (
                 draft("id:u8", &[], &[("key", &["id"])]),
-                "can't be called key",
+                "key is not allowed as the name of an index",
             ),
             (draft("id:u8", &[], &[("x", &[])]), "names of columns"),
             (
@@ -529,7 +529,7 @@ mod tests {
             ),
             (
                 draft("id:u8", &[], &[("x", &["id"]), ("x", &["id"])]),
-                "two indexes",
+                "index x occurs twice",
             ),
         ] {
             let words = draft.check().expect_err(expected);

@@ -264,11 +264,11 @@ impl Table {
             let Some(rows) = parts.block()? else {
                 let [told, sum] = parts.footer();
                 if told != read {
-                    let why = format!("{told} rows are told, and there are {read}");
+                    let why = format!("it declares {told} rows, but has {read}");
                     return parts.damaged(begin, why);
                 }
                 if sum != u64::from(total) {
-                    return parts.damaged(begin, "a block is missing, or another one is there");
+                    return parts.damaged(begin, "a block is missing or was replaced");
                 }
                 parts.end()?;
                 return Ok(new);
@@ -296,10 +296,10 @@ impl Table {
         let mut read = Vec::with_capacity(columns.len());
         for column in columns {
             let values = Values::read(column, rows as usize, &mut bytes);
-            read.push(values.ok_or_else(|| format!("the column {} is too short", column.name))?);
+            read.push(values.ok_or_else(|| format!("column {} is too short", column.name))?);
         }
         if !bytes.is_empty() {
-            return Err("something follows the last column".to_owned());
+            return Err("unexpected data after the last column".to_owned());
         }
         let expires = self.schema.expires();
         let mut row = Vec::with_capacity(columns.len());
@@ -308,7 +308,8 @@ impl Table {
             row.clear();
             for (column, values) in columns.iter().zip(&read) {
                 let cell = values.get(column, place);
-                let cell = cell.ok_or_else(|| format!("no value of the column {}", column.name))?;
+                let cell =
+                    cell.ok_or_else(|| format!("a value is invalid for column {}", column.name))?;
                 row.push(cell);
             }
             if let Some(column) = expires
@@ -329,7 +330,7 @@ impl Table {
                 },
             };
             if new.rows.last().is_some_and(|last| number <= last) {
-                return Err("the keys don't rise".to_owned());
+                return Err("the keys are not in ascending order".to_owned());
             }
             new.rows.insert(&self.shape, number, &row);
             new.next_row = number.wrapping_add(1);
@@ -358,7 +359,7 @@ struct DraftFile {
 impl DraftFile {
     fn open(path: &Path) -> io::Result<Self> {
         let Some(name) = path.file_name() else {
-            return Err(io::Error::other("it is no name of a file"));
+            return Err(io::Error::other("it is not a file name"));
         };
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);
@@ -370,7 +371,7 @@ impl DraftFile {
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
-                    return Err(io::Error::other("it is being saved already"));
+                    return Err(io::Error::other("it is already being saved"));
                 }
                 Err(TryLockError::Error(error)) => return Err(error),
             }
@@ -552,7 +553,7 @@ impl<R: Read> Parts<'_, R> {
         self.at += read as u64;
         match read == count {
             true => Ok(()),
-            false => self.damaged(self.at, "it ends there"),
+            false => self.damaged(self.at, "unexpected end of file"),
         }
     }
 
@@ -568,7 +569,7 @@ impl<R: Read> Parts<'_, R> {
         let told = self.number(len);
         self.piece.truncate(len);
         if told != crc32fast::hash(&self.piece) {
-            return self.damaged(begin, "what begins there is not as it was written");
+            return self.damaged(begin, "the checksum does not match");
         }
         self.total.update(&self.piece);
         Ok(())
@@ -577,7 +578,7 @@ impl<R: Read> Parts<'_, R> {
     fn header(&mut self, columns: &[Column]) -> Result<(), JobError> {
         self.read(8)?;
         if self.piece != MAGIC {
-            return self.damaged(0, "it is no file of a table");
+            return self.damaged(0, "it is not a table snapshot");
         }
         self.read(8)?;
         let (version, length) = (self.number(8), self.number(12));
@@ -587,7 +588,7 @@ impl<R: Read> Parts<'_, R> {
         self.read(length as usize)?;
         self.check(0)?;
         if version != VERSION {
-            let why = format!("its version is {version}, and only {VERSION} is known");
+            let why = format!("its version is {version}, only {VERSION} is supported");
             return self.damaged(8, why);
         }
         let Some(there) = read_columns(&self.piece[16..]) else {
@@ -614,7 +615,7 @@ impl<R: Read> Parts<'_, R> {
             return Ok(None);
         }
         if length > PIECE_MAX || rows == 0 || rows > ROWS_MAX {
-            return self.damaged(begin, "no block begins there");
+            return self.damaged(begin, "expected a block");
         }
         self.read(length as usize)?;
         self.check(begin)?;
@@ -632,7 +633,7 @@ impl<R: Read> Parts<'_, R> {
         let read = self.reader.read(&mut byte);
         match read.map_err(|error| JobError::file(self.name, error))? {
             0 => Ok(()),
-            _ => self.damaged(self.at, "something follows the end"),
+            _ => self.damaged(self.at, "unexpected data after the end"),
         }
     }
 }
@@ -659,14 +660,16 @@ fn difference(own: &[Column], there: &[(String, String)]) -> Option<String> {
         let kind = column.type_text();
         match of(&column.name) {
             None if column.name.starts_with('(') => {
-                return Some("its rows don't expire, the table's do (ttl)".to_owned());
+                return Some("its rows don't expire, but the table's do (ttl)".to_owned());
             }
             None => return Some(format!("it has no column {}", column.name)),
             Some((name, other)) if *other != kind => {
-                return Some(format!("its column {name} is {other}, the table's {kind}"));
+                return Some(format!(
+                    "its column {name} is {other}, the table's is {kind}"
+                ));
             }
             Some((name, _)) if place == 0 && there[0].0 != *name => {
-                return Some(format!("its key is {}, the table's {name}", there[0].0));
+                return Some(format!("its key is {}, the table's is {name}", there[0].0));
             }
             Some(_) => {}
         }
@@ -676,9 +679,9 @@ fn difference(own: &[Column], there: &[(String, String)]) -> Option<String> {
         .find(|(name, _)| own.iter().all(|column| *column.name != **name));
     match more {
         Some((name, _)) if name.starts_with('(') => {
-            Some("its rows expire, the table's don't (ttl)".to_owned())
+            Some("its rows expire, but the table's don't (ttl)".to_owned())
         }
-        Some((name, _)) => Some(format!("it has a column {name}, the table has not")),
-        None => (own.len() != there.len()).then(|| "a column is there twice".to_owned()),
+        Some((name, _)) => Some(format!("it has a column {name}, which the table lacks")),
+        None => (own.len() != there.len()).then(|| "a column occurs twice".to_owned()),
     }
 }

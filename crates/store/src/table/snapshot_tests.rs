@@ -373,11 +373,11 @@ fn other_columns_are_named() {
     for (error, expected) in [
         (
             with("id:u32", &[word, ("n", "i32")], false),
-            "its column n is i16, the table's i32",
+            "its column n is i16, the table's is i32",
         ),
         (
             with("id:u32", &[word], false),
-            "it has a column n, the table has not",
+            "it has a column n, which the table lacks",
         ),
         (
             with("id:u32", &[word, n, ("m", "u8")], false),
@@ -387,7 +387,7 @@ fn other_columns_are_named() {
         (with("key:u32", &[word, n], false), "it has no column key"),
         (
             with("n:i16", &[word, ("id", "u32")], false),
-            "its key is id, the table's n",
+            "its key is id, the table's is n",
         ),
     ] {
         assert!(

@@ -62,10 +62,7 @@ fn a_row_is_put_read_changed_and_deleted() {
     let first = row(&table, &[whole(1), whole(3), whole(5), whole(7), whole(-9)]);
     assert_eq!(table.put(Put::Insert, &first, None, 0), Ok(true));
     let error = table.put(Put::Insert, &first, None, 0).expect_err("taken");
-    assert_eq!(
-        error.to_string(),
-        "column id: there is a row with the key 1"
-    );
+    assert_eq!(error.to_string(), "column id: a row with the key 1 exists");
     assert_eq!(table.put(Put::Add, &first, None, 0), Ok(false));
     let json = |key: u64| {
         table.read(Cell::Bits(key), 0, |row| {
@@ -190,7 +187,7 @@ fn what_is_unique_stays_so() {
     let error = put("bob", Some("a@x")).expect_err("taken").to_string();
     assert_eq!(
         error,
-        r#"index by_email is unique, and another row has email "a@x""#
+        r#"index by_email is unique and another row has email "a@x""#
     );
     assert_eq!(put("bob", None), Ok(true));
     assert_eq!(put("cid", None), Ok(true), "no value is none that is taken");
@@ -292,7 +289,7 @@ fn scans_have_limits_of_all_kinds() {
             .contains("column age: \"x\": a whole number (i8) expected")
     );
     assert!(words(&[Given::Whole(1), Given::Text(b"x")], some).contains("the index has no more"));
-    assert!(words(&[], range(number(1.0), None, number(1.0), None)).contains("both"));
+    assert!(words(&[], range(number(1.0), None, number(1.0), None)).contains("exclude each other"));
 }
 
 #[test]
@@ -360,7 +357,7 @@ fn a_full_table_says_so_or_evicts() {
     let small = |draft: &mut Draft| draft.bytes_max = Some(65_536);
     let table = people(small);
     let words = fill(&table).expect_err("full").to_string();
-    assert!(words.contains("over its limit of 65536"), "{words}");
+    assert!(words.contains("exceed its limit of 65536"), "{words}");
     assert!(
         table.count(0) > 500 && table.info().bytes <= 70_000,
         "{:?}",

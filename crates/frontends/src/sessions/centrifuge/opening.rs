@@ -41,7 +41,7 @@ impl Opening for Box<Centrifuge> {
         match Transport::of(asked.route, &asked.head.path) {
             Some(Transport::WebSocket | Transport::OneWayWebSocket) => Plan::Upgrade,
             Some(transport) => plan(transport, asked, shared).unwrap_or_else(Plan::Refuse),
-            None => Plan::Refuse(Refusal::new(Status::NOT_FOUND, "nothing here")),
+            None => Plan::Refuse(Refusal::new(Status::NOT_FOUND, "not found")),
         }
     }
 

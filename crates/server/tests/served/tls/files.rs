@@ -130,8 +130,16 @@ fn check_says_what_is_wrong_with_files() {
         ),
         ("lost.pem", "a.key", "lost.pem: there is no such file"),
         ("a.pem", "lost.key", "lost.key: there is no such file"),
-        ("a.key", "a.key", "a.key: no certificate in it, but a key"),
-        ("a.pem", "a.pem", "a.pem: no key in it, but a certificate"),
+        (
+            "a.key",
+            "a.key",
+            "a.key: it contains a key, but no certificate",
+        ),
+        (
+            "a.pem",
+            "a.pem",
+            "a.pem: it contains a certificate, but no key",
+        ),
         ("empty.pem", "a.key", "empty.pem: no certificate in it"),
         (
             "a.pem",

@@ -21,7 +21,7 @@ fn fault(error: &csv::Error) -> Fault {
             expected_len,
             len,
         } => {
-            let why = format!("it has {len} fields, the first line {expected_len}");
+            let why = format!("it has {len} fields, the first line has {expected_len}");
             Fault::Text(line(pos), why)
         }
         _ => Fault::Read(error.to_string()),
@@ -68,7 +68,7 @@ pub(super) fn file(
         Some(_) => Ok(()),
         None => Err(Fault::Text(
             Place::Line(1),
-            "it is empty: a line with the names of the columns expected".to_owned(),
+            "it is empty: the first line must name the columns".to_owned(),
         )),
     }
 }
@@ -81,7 +81,7 @@ fn columns(schema: &Schema, names: &csv::ByteRecord) -> Result<Vec<usize>, Strin
         match schema.column(name.trim_ascii()) {
             None => return Err(format!("there is no column \"{shown}\"")),
             Some(place) if order.contains(&place) => {
-                return Err(format!("{shown} stands there twice"));
+                return Err(format!("{shown} occurs twice"));
             }
             Some(place) => order.push(place),
         }

@@ -35,14 +35,14 @@ impl<'a, 'b> Reader<'a, 'b> {
     fn next(&mut self) -> Result<u8, Fault> {
         match self.window.skip(is_space)? {
             Some(byte) => Ok(byte),
-            None => bad(self.window.offset(), "it ends too early"),
+            None => bad(self.window.offset(), "unexpected end of file"),
         }
     }
 
     fn nothing_follows(&mut self) -> Result<(), Fault> {
         match self.window.skip(is_space)? {
             None => Ok(()),
-            Some(_) => bad(self.window.offset(), "something follows the end"),
+            Some(_) => bad(self.window.offset(), "unexpected data after the end"),
         }
     }
 
@@ -85,13 +85,13 @@ impl<'a, 'b> Reader<'a, 'b> {
             match self.list {
                 Some(list) if list != name => self.pass()?,
                 Some(_) if !is_list => {
-                    return bad(self.window.offset(), format!("\"{name}\" is no list"));
+                    return bad(self.window.offset(), format!("\"{name}\" is not a list"));
                 }
                 None if !is_list => self.pass()?,
                 _ => {
                     if let Some(other) = found {
                         let why = format!(
-                            "there are the lists \"{other}\" and \"{name}\": tell which one (list)"
+                            "there are two lists, \"{other}\" and \"{name}\": choose one with list"
                         );
                         return bad(self.window.offset(), why);
                     }
@@ -112,7 +112,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         match (found, self.list) {
             (Some(_), _) => Ok(()),
             (None, Some(list)) => bad(begin, format!("there is no list \"{list}\"")),
-            (None, None) => bad(begin, "none of its fields is a list"),
+            (None, None) => bad(begin, "it has no field that is a list"),
         }
     }
 
@@ -130,7 +130,7 @@ impl<'a, 'b> Reader<'a, 'b> {
                 }
                 Err(Stop::More) => {
                     if !self.window.more()? {
-                        return bad(at, "it ends too early");
+                        return bad(at, "unexpected end of file");
                     }
                 }
                 Err(Stop::Bad(place, why)) => return bad(at + place as u64, why),
@@ -157,7 +157,7 @@ impl<'a, 'b> Reader<'a, 'b> {
                 }
                 b'}' | b']' => {
                     if open.pop() != Some(byte) {
-                        return bad(self.window.offset(), "a bracket that does not fit");
+                        return bad(self.window.offset(), "mismatched bracket");
                     }
                     self.window.take(1);
                 }
@@ -216,7 +216,7 @@ impl<'a, 'b> Reader<'a, 'b> {
                     if !self.window.more()? {
                         return Err(Fault::Text(
                             Place::Row(row, at),
-                            "it ends too early".to_owned(),
+                            "unexpected end of file".to_owned(),
                         ));
                     }
                 }
@@ -256,11 +256,11 @@ impl<'a, 'b> Reader<'a, 'b> {
                 let wrong = |why: String| Fault::Text(Place::Line(line), why);
                 let read = match self.objects.read(text, pack) {
                     Ok(read) => read,
-                    Err(Stop::More) => return Err(wrong("it ends too early".to_owned())),
+                    Err(Stop::More) => return Err(wrong("unexpected end of file".to_owned())),
                     Err(Stop::Bad(_, why)) => return Err(wrong(why)),
                 };
                 if !text[read..].trim_ascii().is_empty() {
-                    return Err(wrong("something follows the object".to_owned()));
+                    return Err(wrong("unexpected data after the object".to_owned()));
                 }
                 pack.end(Place::Line(line));
             }

@@ -110,7 +110,7 @@ impl<'a> Cursor<'a> {
                             at += len;
                             continue;
                         }
-                        _ => return Err(Stop::Bad(at, "an unknown escape".to_owned())),
+                        _ => return Err(Stop::Bad(at, "unknown escape sequence".to_owned())),
                     };
                     text.push(byte);
                     at += 2;
@@ -140,7 +140,7 @@ impl<'a> Cursor<'a> {
         if let Some(letter) = char::from_u32(first) {
             return Ok((letter, 6));
         }
-        let lone = || Stop::Bad(at, "half of a surrogate pair".to_owned());
+        let lone = || Stop::Bad(at, "unpaired surrogate".to_owned());
         if first >= 0xdc00 {
             return Err(lone());
         }
@@ -190,7 +190,7 @@ impl<'a> Cursor<'a> {
         let is_zero = self.peek()? == b'0';
         let count = self.digits()?;
         if is_zero && count > 1 {
-            return self.bad("a number begins with no 0");
+            return self.bad("a number can't have a leading zero");
         }
         let mut is_whole = true;
         if self.peek()? == b'.' {
@@ -276,10 +276,7 @@ impl<'a> Objects<'a> {
         };
         let column = &columns[place];
         if pack.is_set(place) {
-            return Err(Stop::Bad(
-                begin,
-                format!("{} stands there twice", column.name),
-            ));
+            return Err(Stop::Bad(begin, format!("{} occurs twice", column.name)));
         }
         if cursor.skip()? != b':' {
             return cursor.bad(": expected");

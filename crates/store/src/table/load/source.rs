@@ -49,7 +49,7 @@ impl Source {
         if source.len() == 0 {
             let why = match pattern {
                 Some(pattern) => format!("it has no file \"{pattern}\""),
-                None => format!("it has no file that ends with {}", format.endings()[0]),
+                None => format!("it has no file with the extension {}", format.endings()[0]),
             };
             return Err(JobError::file(&shown, why));
         }
