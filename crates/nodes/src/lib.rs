@@ -45,6 +45,7 @@ mod block;
 pub mod carrier;
 mod census;
 mod connected;
+pub mod engine;
 pub mod envelope;
 mod glob;
 mod id;
