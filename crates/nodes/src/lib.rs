@@ -52,6 +52,7 @@ mod id;
 mod instruction;
 mod listing;
 mod message;
+pub mod node;
 mod numbers;
 mod relay;
 mod status;
