@@ -7,7 +7,7 @@ use veche_types::{Epoch, Position, WorkerId};
 use super::*;
 use crate::engine::Store;
 use crate::{
-    CONNECTED_MAX, Census, ChannelsQuery, Deed, Glob, Instruction, Listing, UserCommand,
+    CONNECTED_MAX, Census, ChannelsQuery, Connections, Deed, Glob, Instruction, Listing, UserCommand,
     UserStatus, UserStatusQuery,
 };
 
