@@ -16,6 +16,7 @@ use crate::channel::{Channels, Home};
 use crate::engine::Step;
 use crate::happenings::Happenings;
 use crate::holds::Holds;
+use crate::homes;
 use crate::joins::Joins;
 use crate::lines::Lines;
 use crate::memory::MemoryEngine;
@@ -337,9 +338,7 @@ impl<E: Engine> Hub<E> {
             // All channels that are heard together are ordered together.
             Some(wildcard) => self.channels.hash(wildcard),
         };
-        // Scaled instead of divided. The bits in the middle: the table of names uses both ends.
-        let bits = u64::from((hash >> 24) as u32);
-        WorkerId(((bits * u64::from(self.workers)) >> 32) as u16)
+        homes::scale(hash, self.workers)
     }
 
     /// The channel's entry, which is made if there is none.

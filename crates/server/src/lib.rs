@@ -14,6 +14,7 @@ mod addresses;
 mod back_end;
 mod blocks;
 mod cli;
+mod cluster;
 #[cfg(test)]
 mod codes;
 mod common;

@@ -12,6 +12,7 @@ mod history;
 mod hooks;
 mod identity;
 mod logs;
+mod nodes;
 mod process;
 mod scripts;
 mod tables;
@@ -68,6 +69,7 @@ impl Report {
         ))));
         registry.register_collector(Box::new(acme::Acme(common.orders.clone())));
         registry.register_collector(Box::new(history::History(Arc::clone(&common))));
+        registry.register_collector(Box::new(nodes::Nodes(Arc::clone(&common))));
         registry.register_collector(Box::new(events::Told(Arc::clone(&common))));
         registry.register_collector(Box::new(hooks::Decided(Arc::clone(&common))));
         registry.register_collector(Box::new(logs::Logs(Arc::clone(&common))));
@@ -112,6 +114,10 @@ impl Report {
             "tables": tables::figures(&self.store),
         });
         let history = self.common.history.stats();
+        if let Some(cluster) = &self.common.cluster {
+            let now_ms = veche_clock::monotonic_ms();
+            status["cluster"] = cluster.seen().status(now_ms);
+        }
         if let Some(error) = history.last_error.filter(|_| history.is_failing) {
             status["history_error"] = error.into();
         }

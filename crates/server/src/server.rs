@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tracing::{debug, info, warn};
 use veche_apps::{self as apps, Here, Library, Wake};
-use veche_config::{Config, ConnectionCap, MemoryLimit, unix_now_ms};
+use veche_config::{Config, ConnectionCap, Engine, MemoryLimit, unix_now_ms};
 use veche_frontends::{Outboxes, Parting, Ports, Post, Shared};
 use veche_hub::{Hub, Now, WorkerId};
 use veche_mailbox::{Class, Mailbox, Wake as _};
 use veche_net::Driver;
+use veche_nodes::NodeId;
 use veche_script::LoadRun;
 use veche_supervisor::message::{DecisionFilter, DumpRequest};
 use veche_supervisor::process::{DrainReason, ServerControl, Start, deal};
@@ -23,6 +24,7 @@ use veche_terminal::as_ms;
 use crate::access_log::Access;
 use crate::back_end::{BackEnd, Sockets};
 use crate::blocks::Blocks;
+use crate::cluster::{self, Cluster, Identity};
 use crate::common::Common;
 use crate::dev::Dev;
 use crate::dump::Dumps;
@@ -82,7 +84,15 @@ pub(crate) fn start(
     let history = Keeper::begin(config.history.as_ref(), boot, &mut hubs)?;
     let blocks = Blocks::open(config.api.blocks.as_deref());
     let blocks = blocks.map_err(|error| format!("[api] blocks: {error}"))?;
-    let common = Arc::new(common.with_history(history).with_blocks(blocks));
+    let id = NodeId(random_u64()?);
+    let cluster = match &config.engine {
+        Engine::Memory => None,
+        Engine::Redis(redis) => Some((Cluster::new(), redis)),
+    };
+    let has_cluster = cluster.is_some();
+    let common = common.with_history(history).with_blocks(blocks);
+    let common = common.with_cluster(cluster.as_ref().map(|(cluster, _)| Arc::clone(cluster)));
+    let common = Arc::new(common);
     let opened = Access::open(&config).map_err(|error| error.to_string())?;
     let switched = common.access.switch(opened);
     switched.map_err(|error| error.to_string())?;
@@ -96,7 +106,7 @@ pub(crate) fn start(
         Arc::clone(&common),
         library.outbound.clone(),
         Arc::clone(&library.store),
-        random_uid()?,
+        id.to_string(),
     );
     let dev = match start.dev {
         true => {
@@ -113,8 +123,28 @@ pub(crate) fn start(
         control_max: 1 << 26,
         ..veche_mailbox::Options::default()
     };
-    let mut ends = Mailbox::mesh(workers + 1, &options);
+    // Workers, the node, the control thread.
+    let lanes = workers + usize::from(has_cluster);
+    let mut ends = Mailbox::mesh(lanes + 1, &options);
     let control = ends.pop().ok_or("no mailbox for the control thread")?;
+    if let Some((cluster, redis)) = cluster {
+        let mailbox = ends.pop().ok_or("no mailbox for the node")?;
+        let identity = Identity {
+            id,
+            name: config.node_name.clone().unwrap_or_else(host_name),
+            settings: config.effective.agreed(),
+        };
+        let port = cluster::open(&library.outbound, redis, id, cluster.wake())?;
+        cluster.start(
+            identity,
+            port,
+            mailbox,
+            seed,
+            workers as u16,
+            &common,
+            &report,
+        )?;
+    }
     let site = Arc::new(site::build(
         &config,
         &library,
@@ -133,7 +163,8 @@ pub(crate) fn start(
     let (failed, failures) = std::sync::mpsc::sync_channel(workers);
     for (me, ((mailbox, sockets), hub)) in ends.into_iter().zip(hands).zip(hubs).enumerate() {
         let outboxes = Outboxes::new(outbox_bytes_max(&config)).with_random(random);
-        let ports = Ports::new(outboxes, Post::new(workers as u16, options.credits - 1));
+        let mut ports = Ports::new(outboxes, Post::new(lanes as u16, options.credits - 1));
+        ports.nodes = has_cluster.then_some(WorkerId(workers as u16));
         let (site, common) = (Arc::clone(&site), Arc::clone(&common));
         let report: Arc<Report> = Arc::clone(&report);
         let shelf = Arc::clone(&shelf);
@@ -401,6 +432,9 @@ impl ServerControl for Server {
     }
 
     fn close(&self) {
+        if let Some(cluster) = &self.common.cluster {
+            cluster.leave();
+        }
         self.common.history.close();
     }
 
@@ -450,6 +484,12 @@ fn random(bytes: &mut [u8]) {
 
 fn random_u64() -> Result<u64, String> {
     getrandom::u64().map_err(|error| format!("the system gives no random numbers: {error}"))
+}
+
+/// Returns the name of this machine.
+fn host_name() -> String {
+    let system = rustix::system::uname();
+    system.nodename().to_string_lossy().into_owned()
 }
 
 fn random_uid() -> Result<String, String> {

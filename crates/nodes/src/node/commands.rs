@@ -96,8 +96,7 @@ impl Commands {
         if self.carried_out.len() < SOURCES_MAX {
             let above = BTreeSet::new();
             let floor = sequence;
-            self.carried_out
-                .insert(source, CarriedOut { floor, above });
+            self.carried_out.insert(source, CarriedOut { floor, above });
         }
         true
     }

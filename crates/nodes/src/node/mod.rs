@@ -13,7 +13,7 @@
 //!   entries are recognised by their offset and by the number that their source gave them, so a source may append a command
 //!   again after a broken connection.
 //! * *Gaps* of the stream are read again. Commands that the stream no longer has make [`Output::Lost`].
-//! * *Leases* of other nodes end by the clock of this node, [`LEASE_MS`] after their last announcement. While this node is
+//! * *Leases* of other nodes end by the clock of this node, [`LEASE_MS`](crate::engine::peer::LEASE_MS) after their last announcement. While this node is
 //!   cut off no lease ends, and answers say that the others are missing.
 //! * *Return*: after a break the stream is read to its end before the node announces itself.
 //! * *Blocks* are stored beside the stream as well, so a node that starts later has those that the stream has forgotten.
@@ -31,10 +31,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use veche_types::{ConnectionId, Position, WorkerId};
 
-use crate::engine::peer::{Entries, Event, LEASE_MS, LEASE_RENEWAL_MS, Order};
+use crate::engine::peer::{Entries, Event, LEASE_RENEWAL_MS, Order};
 use crate::{
-    Announcement, Answer, Block, BlockCommand, Caller, Envelope, Ignored, IgnoredCounts, Message,
-    NodeId, Numbers, Reply, Ticket,
+    Announcement, Answer, Block, BlockCommand, Caller, Connections, Envelope, Ignored,
+    IgnoredCounts, Listing, Message, NodeId, Numbers, Reply, Ticket, UserStatus,
 };
 
 use commands::{Commands, Next};
@@ -49,7 +49,7 @@ pub const ANSWER_MS: u64 = 5_000;
 /// The table of the engine that stores blocks.
 pub const BLOCKS: &str = "blocks";
 
-/// A node that has not heard its own announcements for this time is cut off, in milliseconds. Less than [`LEASE_MS`], so
+/// A node that has not heard its own announcements for this time is cut off, in milliseconds. Less than a lease, so
 /// that the leases of others do not end before.
 const DEAF_MS: u64 = 2 * LEASE_RENEWAL_MS + 500;
 
@@ -80,8 +80,8 @@ pub enum Output {
     Order(Order),
     /// Have the workers of this node carry out a message. Its caller, if it has one, is the one for [`Node::handle_part`].
     Perform(Message),
-    /// A caller's answer, `None` where no node has answered in time.
-    Answer(Caller, Option<Answer>, Coverage),
+    /// A caller's answer.
+    Answer(Caller, Answer, Coverage),
     /// The announcement of this node is due: [`Node::announce`].
     Announce,
     /// The stored blocks are gone: those in force here are to be stored again, by [`Node::store_block`].
@@ -249,7 +249,7 @@ impl Node {
         });
     }
 
-    /// Takes a worker's message for the node `to`, or for all nodes.
+    /// Takes a worker's message for the node `to`, or for all nodes. A block is in force on this node already.
     pub fn ask(&mut self, message: Message, to: Option<NodeId>) {
         if to.is_some() {
             return self.send(to, message, 0);
@@ -257,10 +257,15 @@ impl Node {
         let caller = caller_of(&message);
         if let Some(caller) = caller {
             self.counts.asked += 1;
-            let question = match self.is_current() {
-                true => Question::new(self.peers.ids(), 0, self.now_ms + ANSWER_MS),
-                false => Question::new(Vec::new(), self.peers.len(), self.now_ms + ANSWER_MS),
+            let (peers, missing) = match self.is_current() {
+                true => (self.peers.ids(), 0),
+                false => (Vec::new(), self.peers.len()),
             };
+            let deadline_ms = self.now_ms + ANSWER_MS;
+            let mut question = Question::new(peers, missing, empty(&message), deadline_ms);
+            if matches!(message, Message::Block(_)) {
+                question.answered(None, Answer::Blocked(Ok(())));
+            }
             self.questions.insert(caller, question);
         }
         if message.is_numbered() {
@@ -279,6 +284,9 @@ impl Node {
         } else if self.is_current {
             self.send(None, message.clone(), ANSWER_MS as u32);
         }
+        if matches!(message, Message::Block(_)) {
+            return self.finish_questions();
+        }
         self.begin(message, caller.map(Origin::Own), ANSWER_MS);
     }
 
@@ -293,9 +301,7 @@ impl Node {
                 before,
                 bytes,
             } => self.entry(position, before, &bytes),
-            Event::Appended {
-                position: None, ..
-            } => self.commands.is_unsure = true,
+            Event::Appended { position: None, .. } => self.commands.is_unsure = true,
             Event::ControlRead { ticket, stream } => {
                 // One that can't be read is read again with the next announcement.
                 if self.commands.is_read(ticket)
@@ -309,8 +315,10 @@ impl Node {
             } => {
                 for (id, text) in nodes {
                     let is_other = id != self.id && !text.is_empty();
-                    if let Some(Message::Announce(announcement)) =
-                        is_other.then(|| self.decode(&text)).flatten().map(|envelope| envelope.message)
+                    if let Some(Message::Announce(announcement)) = is_other
+                        .then(|| self.decode(&text))
+                        .flatten()
+                        .map(|envelope| envelope.message)
                     {
                         self.announced_by(id, *announcement);
                     }
@@ -672,6 +680,17 @@ impl Node {
     fn ticket(&mut self) -> u64 {
         self.next_ticket += 1;
         self.next_ticket
+    }
+}
+
+/// Returns the answer to a message before any node has answered.
+fn empty(message: &Message) -> Answer {
+    match message {
+        Message::Connections(_) => Answer::Connections(Connections::default()),
+        Message::Channels(_) => Answer::Channels(Listing::default()),
+        Message::UserStatus(_) => Answer::UserStatus(UserStatus::default()),
+        Message::Block(_) => Answer::Blocked(Ok(())),
+        _ => Answer::Instructed { connections: 0 },
     }
 }
 

@@ -13,12 +13,17 @@ pub(super) struct Question {
     known: u32,
     is_given_up: bool,
     pub(super) deadline_ms: u64,
-    pub(super) answer: Option<Answer>,
+    pub(super) answer: Answer,
 }
 
 impl Question {
-    /// `missing` nodes can't be asked.
-    pub(super) fn new(peers: Vec<NodeId>, missing: usize, deadline_ms: u64) -> Self {
+    /// `missing` nodes can't be asked. The answer begins with `answer`, to which those of the nodes are added.
+    pub(super) fn new(
+        peers: Vec<NodeId>,
+        missing: usize,
+        answer: Answer,
+        deadline_ms: u64,
+    ) -> Self {
         Self {
             known: (peers.len() + missing) as u32 + 1,
             waiting: peers,
@@ -26,7 +31,7 @@ impl Question {
             answered: 0,
             is_given_up: false,
             deadline_ms,
-            answer: None,
+            answer,
         }
     }
 
@@ -43,10 +48,8 @@ impl Question {
             return;
         }
         self.answered += 1;
-        self.answer = Some(match self.answer.take() {
-            None => answer,
-            Some(so_far) => join(so_far, answer),
-        });
+        let so_far = std::mem::replace(&mut self.answer, Answer::Blocked(Ok(())));
+        self.answer = join(so_far, answer);
     }
 
     /// A node is no longer waited for, and no longer counts.

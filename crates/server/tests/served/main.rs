@@ -20,6 +20,7 @@ mod centrifuge;
 mod centrifuge_one_way;
 mod chat;
 mod churn;
+mod cluster;
 mod confined;
 mod dashboard;
 mod decisions;
