@@ -107,6 +107,11 @@ pub trait Engine {
         false
     }
 
+    /// Whether other nodes may have subscribers: publications without any on this node are handed over too.
+    fn reaches_others(&self) -> bool {
+        false
+    }
+
     /// Returns how many receipts of a channel the engine holds.
     fn waiting(&self, _slot: u32) -> u32 {
         0
@@ -313,6 +318,7 @@ impl Offer<'_, '_> {
             origin: self.origin,
             terms: self.terms.cloned(),
             first: None,
+            has_slot: self.slot.is_some(),
         }
     }
 
@@ -336,6 +342,8 @@ pub struct Receipt {
     pub(crate) terms: Option<Arc<PublishOptions>>,
     /// The result of the publication that it repeats.
     pub(crate) first: Option<Published>,
+    /// Whether its channel had a slot: then it counts there.
+    pub(crate) has_slot: bool,
 }
 
 /// A question whose answer is reported later; opaque to engines.

@@ -46,6 +46,7 @@ mod chain;
 mod channel;
 mod connected;
 pub mod engine;
+mod engines;
 mod few;
 mod happenings;
 mod history;
@@ -74,6 +75,7 @@ mod queue;
 mod ranks;
 mod recent;
 mod records;
+mod remote;
 mod reports;
 mod rest;
 mod roster;
@@ -88,6 +90,7 @@ mod wildcard;
 
 pub use audience::{Audience, Entry};
 pub use engine::Engine;
+pub use engines::NodeEngine;
 pub use happenings::{About, Happening, Told, What};
 pub use history::{HistoryError, Joined};
 pub use hub::{Counts, Hub, Outcome};
@@ -108,6 +111,7 @@ pub use payload::{Delivery, ENCODINGS_MAX, Encodings, Event, Format, Publication
 pub use presence::{MEMBERS_MAX, PresenceError, PresenceStats};
 pub use publish::{NoCredit, Published};
 pub use question::Question;
+pub use remote::RemoteEngine;
 pub use settling::Instructed;
 pub use stream::{RECOVERED_MAX, Recovered};
 pub use veche_nodes::{

@@ -1,6 +1,7 @@
 //! What the engine reports: how it goes on at the home, and what waits there for room.
 
 use std::collections::VecDeque;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use crate::engine::{Asker, Item, Receipt, Report};
@@ -67,8 +68,20 @@ impl<E: Engine> Hub<E> {
         if !self.engine.is_deferring() {
             return 0;
         }
+        self.pending_in_slot(index) + self.unslotted.get(&index).copied().unwrap_or_default()
+    }
+
+    fn pending_in_slot(&self, index: u32) -> u32 {
         let slot = self.channels[index].home.stream();
         slot.map_or(0, |slot| self.engine.waiting(slot))
+    }
+
+    /// Home: a receipt of a channel is with the engine.
+    pub(crate) fn wait_in_engine(&mut self, index: u32, has_slot: bool) {
+        self.channels[index].waiting += 1;
+        if !has_slot {
+            *self.unslotted.entry(index).or_default() += 1;
+        }
     }
 
     /// Home: whether the engine keeps a publication from being ordered. `is_passing`: it is not kept.
@@ -82,24 +95,27 @@ impl<E: Engine> Hub<E> {
 
     #[inline(never)]
     fn blocked_by_deferring(&self, index: u32, is_passing: bool) -> Option<Blocked> {
-        let pending = self.pending_of(index);
+        let pending = self.pending_in_slot(index);
         let is_full = self.engine.is_full();
         if pending == 0 && !is_full {
             return None;
         }
+        let reaches_others = self.engine.reaches_others();
         let has_history = remembers(&self.namespaces, &self.channels[index].name);
         if !has_history {
             // It does so no more: its stream ends with the first publication behind those that wait.
-            return (pending > 0).then_some(Blocked::Engine);
+            return (pending > 0 || reaches_others).then_some(Blocked::Engine);
         }
-        let waits = pending > 0 || !is_passing;
+        let waits = pending > 0 || !is_passing || reaches_others;
         (is_full && waits).then_some(Blocked::Engine)
     }
 
     /// Home: whether publications of this channel may have to wait in the engine.
     #[inline(never)]
     pub(crate) fn may_wait(&self, index: u32) -> bool {
-        remembers(&self.namespaces, &self.channels[index].name) || self.pending_of(index) > 0
+        remembers(&self.namespaces, &self.channels[index].name)
+            || self.engine.reaches_others()
+            || self.pending_of(index) > 0
     }
 
     /// Home: a publication repeats another. `None`: its answer comes behind what waits of its channel.
@@ -119,6 +135,7 @@ impl<E: Engine> Hub<E> {
             origin,
             terms: terms.cloned(),
             first: Some(first),
+            has_slot: true,
         };
         self.engine.fence(slot, receipt);
         self.channels[index].waiting += 1;
@@ -151,10 +168,16 @@ impl<E: Engine> Hub<E> {
                 (receipt, Answer::Published(published))
             }
             Report::Skipped(receipt, position) => {
-                let slot = self.stream_of(receipt.channel);
+                let position = match position {
+                    None if receipt.has_slot => {
+                        let slot = self.stream_of(receipt.channel);
+                        Some(self.engine.position(slot))
+                    }
+                    position => position,
+                };
                 let published = Published {
                     handed: Some(0),
-                    position: Some(position.unwrap_or_else(|| self.engine.position(slot))),
+                    position,
                     is_skipped: true,
                 };
                 self.keep_key(receipt.channel, receipt.terms.as_deref(), published);
@@ -210,6 +233,8 @@ impl<E: Engine> Hub<E> {
             }
             Report::Lost(channel) => {
                 if let Some(index) = self.find(&channel) {
+                    // What is in line is of the position that is void.
+                    self.lines.remove(&index);
                     self.lose(index, None, outlet);
                 }
                 return;
@@ -231,8 +256,15 @@ impl<E: Engine> Hub<E> {
     /// A report has been carried out: its channel waits for one less.
     fn settle_receipt(&mut self, receipt: &Receipt) {
         let index = receipt.channel;
-        let slot = self.stream_of(index);
-        self.engine.settle(slot);
+        if receipt.has_slot {
+            let slot = self.stream_of(index);
+            self.engine.settle(slot);
+        } else if let Entry::Occupied(mut count) = self.unslotted.entry(index) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
         self.channels[index].waiting -= 1;
         self.channels.release(index);
         self.keep_to_budget();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use veche_hub::{
     Answer, Budget, Caller, Class, ClientInfo, ConnectionId, Delivery, Engine, Event, History, Hub,
-    Instruction, Joined, Mail, MemoryEngine, Namespace, Namespaces, Now, Options, Outcome, Outlet,
+    Instruction, Joined, Mail, NodeEngine, Namespace, Namespaces, Now, Options, Outcome, Outlet,
     Page, PayloadKind, PayloadRef, PresenceStats, PublishOptions, Published, Query, Question,
     Recovery, Since, SubscribeOptions, Ticket, WorkerId,
 };
@@ -88,7 +88,7 @@ pub(crate) trait Driven: Engine + Sized {
     fn forget_members(&mut self) {}
 }
 
-impl Driven for MemoryEngine {
+impl Driven for NodeEngine {
     const KNOWS_SUBSCRIBERS: bool = true;
 
     fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool {
@@ -126,7 +126,7 @@ pub(crate) struct Bench<E> {
     stats: Option<PresenceStats>,
 }
 
-impl Bench<MemoryEngine> {
+impl Bench<NodeEngine> {
     pub(crate) fn memory(has_log: bool) -> Self {
         let mut hub = Hub::new(WorkerId(0), 1, 7, Options::default());
         if has_log {

@@ -14,7 +14,7 @@ mod unruly;
 
 use bench::Bench;
 use unruly::{Broken, Unruly};
-use veche_hub::MemoryEngine;
+use veche_hub::NodeEngine;
 
 fn unruly(is_lossy: bool, broken: Broken) -> Bench<Unruly> {
     let mut bench = Bench::on(Unruly::new(7, broken));
@@ -32,10 +32,10 @@ fn late(is_lossy: bool, broken: Broken) -> Bench<Unruly> {
 macro_rules! clauses {
     ($($clause:ident $(breaks $broken:ident with $words:literal)?),* $(,)?) => {
         mod memory {
-            $(#[test] fn $clause() { super::clauses::$clause(super::Bench::<super::MemoryEngine>::memory(false)); })*
+            $(#[test] fn $clause() { super::clauses::$clause(super::Bench::<super::NodeEngine>::memory(false)); })*
         }
         mod memory_with_a_log {
-            $(#[test] fn $clause() { super::clauses::$clause(super::Bench::<super::MemoryEngine>::memory(true)); })*
+            $(#[test] fn $clause() { super::clauses::$clause(super::Bench::<super::NodeEngine>::memory(true)); })*
         }
         mod sparse {
             $(#[test] fn $clause() { super::clauses::$clause(super::unruly(false, super::Broken::Nothing)); })*

@@ -129,7 +129,7 @@ pub enum Event {
     },
 }
 
-/// Entries of a stream in a row up to its top.
+/// Entries of a stream; those of the control stream are in a row up to its top.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entries {
     /// The position of the latest entry.
