@@ -46,6 +46,7 @@ mod chain;
 mod channel;
 mod connected;
 pub mod engine;
+mod engines;
 mod few;
 mod happenings;
 mod history;
@@ -75,6 +76,7 @@ mod queue;
 mod ranks;
 mod recent;
 mod records;
+mod remote;
 mod reports;
 mod rest;
 mod roster;
@@ -89,6 +91,7 @@ mod wildcard;
 
 pub use audience::{Audience, Entry};
 pub use engine::Engine;
+pub use engines::NodeEngine;
 pub use happenings::{About, Happening, Told, What};
 pub use history::{HistoryError, Joined};
 pub use homes::Homes;
@@ -110,6 +113,7 @@ pub use payload::{Delivery, ENCODINGS_MAX, Encodings, Event, Format, Publication
 pub use presence::{MEMBERS_MAX, PresenceError, PresenceStats};
 pub use publish::{NoCredit, Published};
 pub use question::Question;
+pub use remote::RemoteEngine;
 pub use settling::Instructed;
 pub use stream::{RECOVERED_MAX, Recovered};
 pub use veche_nodes::{

@@ -5,7 +5,6 @@
 
 mod answers;
 mod bell;
-mod open;
 mod seen;
 
 use std::sync::Arc;
@@ -29,7 +28,6 @@ use crate::metrics::Report;
 use crate::worker::Letter;
 use answers::part_of;
 use bell::{Bell, MailBell};
-pub(crate) use open::open;
 pub(crate) use seen::Seen;
 
 /// The longest wait of the thread; it looks then whether the process ends.

@@ -9,13 +9,19 @@ use super::Store;
 use super::peer::Entries;
 
 /// An order of a home.
+///
+/// The *topic* of a channel is what its feed is subscribed by: the channel itself, or a wildcard channel by which all of a
+/// namespace are heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
+    /// The home has taken note of the connection of this number. Until then all orders but follows are dropped: they were
+    /// given before it knew.
+    Begin(u64),
     /// Publishes. Answered by [`Event::Published`].
     Publish(Box<Publish>),
-    /// Begins the feed of a channel. [`Event::Followed`] follows, and again after each loss of the feed.
+    /// Begins the feed of a topic. [`Event::Followed`] follows, and again after each loss of the feed.
     Follow(Arc<str>),
-    /// Ends the feed of a channel.
+    /// Ends the feed of a topic.
     Unfollow(Arc<str>),
     /// Compares a channel with what the home has seen of it. Answered by [`Event::Checked`].
     Check(Box<Check>),
@@ -28,7 +34,7 @@ pub enum Order {
         /// The channel.
         channel: Arc<str>,
     },
-    /// Notes a member of this node. Answered by [`Event::Member`] if it has a ticket.
+    /// Notes a member of this node. Answered by [`Event::Member`].
     Member(Box<Member>),
     /// Asks for the members of a channel, or their number. Answered by [`Event::Members`].
     Members {
@@ -48,6 +54,8 @@ pub struct Publish {
     pub ticket: u64,
     /// The channel.
     pub channel: Arc<str>,
+    /// Its topic, if that is another.
+    pub topic: Option<Arc<str>>,
     /// The encoded publication. Its [id](crate::engine::channel::id_of) tells it from others.
     pub data: Bytes,
     /// How it is stored; `None`: not at all.
@@ -76,10 +84,12 @@ pub struct Keep {
 /// The result of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
-    /// Published, with its position where it is stored, and the number of nodes that have its channel.
-    Done(Option<Position>, u32),
-    /// Its version is not newer, or its key was used: with the position of the channel or of its first publication.
-    Skipped(Position),
+    /// Published, with its position where it is stored, and the number of nodes that have its channel; that is not known of
+    /// one that was published by an earlier attempt.
+    Done(Option<Position>, Option<u32>),
+    /// Its version is not newer, or its key was used: with the position of the channel or of its first publication, where
+    /// that is stored.
+    Skipped(Option<Position>),
     /// It is not known whether it is stored.
     Unknown,
     /// It was refused and is not stored.
@@ -114,38 +124,48 @@ pub struct Read {
     pub since: Option<u64>,
     /// The maximum number of publications.
     pub limit: usize,
-    /// The latest first. Without it, `limit` still cuts the oldest where `are_latest` is set.
-    pub is_reverse: bool,
-    /// With more publications than `limit` the latest are returned instead of the oldest.
-    pub are_latest: bool,
+    /// Which of them, and in what order.
+    pub direction: Direction,
+}
+
+/// Which publications a read returns where there are more than its limit, and in what order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The oldest, oldest first.
+    Forward,
+    /// The latest, latest first.
+    Reverse,
+    /// The latest, oldest first.
+    Latest,
 }
 
 /// See [`Order::Member`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Names the order in its answer; `None`: there is none.
-    pub ticket: Option<u64>,
+    /// Names the order in its answer.
+    pub ticket: u64,
     /// The channel.
     pub channel: Arc<str>,
-    /// The id of the client.
+    /// Names the member on its node: the id of its client.
     pub client: Box<str>,
     /// Its user.
     pub user: Box<str>,
     /// The encoded member; `None`: it has left.
     pub data: Option<Bytes>,
+    /// Whether it has to be found out if the same user is a member elsewhere.
+    pub finds_user: bool,
 }
 
 /// What an engine tells a home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// There is a connection. Orders that were not answered may be repeated.
-    Up(Store),
+    /// There is a connection, with this number. Orders that were not answered may be given again behind
+    /// [`Order::Begin`].
+    Up(u64, Store),
     /// There is no connection any more; orders without an answer get none. Followed channels stay so.
     Down,
-    /// A channel is followed from here on; what was published since the last event about it may be missing.
+    /// A topic is followed from here on; what was published since the last event about it may be missing.
     Followed(Arc<str>),
-    /// A channel can't be followed.
-    NotFollowed(Arc<str>),
     /// An item of the feed. Without a position it was not stored.
     Item {
         /// The channel.
@@ -166,9 +186,8 @@ pub enum Event {
     Checked {
         /// The ticket of the order.
         ticket: u64,
-        /// The position of the channel, and its latest publication with the offset before it, if that is stored and was not
-        /// seen. `None`: the engine has not answered.
-        found: Option<(Position, Option<(u64, Bytes)>)>,
+        /// The state of the channel; `None`: the engine has not answered.
+        found: Option<Found>,
     },
     /// The answer to [`Order::Read`], `None` where it can't be read. Entries are in the order that was asked for.
     Entries {
@@ -184,7 +203,9 @@ pub enum Event {
         /// Whether they are.
         is_removed: bool,
     },
-    /// The answer to [`Order::Member`]: whether the same user is a member elsewhere.
+    /// Members of this node are not stored any more: its lease had ended, or the store has lost them.
+    Forgotten,
+    /// The answer to [`Order::Member`]: whether the same user is a member on another node.
     Member {
         /// The ticket of the order.
         ticket: u64,
@@ -205,6 +226,17 @@ pub enum Event {
         /// The encoded member.
         data: Bytes,
     },
+}
+
+/// The state of a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its position.
+    pub top: Position,
+    /// The id of the publication there, 0 where that is not known.
+    pub id: u64,
+    /// That publication and the offset before it, if it is stored and is behind the one that was seen.
+    pub latest: Option<(u64, Bytes)>,
 }
 
 /// See [`Order::Members`].
