@@ -452,7 +452,8 @@ impl Node {
         }
         match self.commands.next(position, before) {
             Next::Take => self.take_command(bytes),
-            Next::Skip => {}
+            // The feed brings no entry twice: the stream may have begun again.
+            Next::Skip => self.read_on(),
             Next::Gap => {
                 self.counts.gaps += 1;
                 self.begin_reading();

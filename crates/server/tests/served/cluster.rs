@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::backing::Backing;
-use crate::support::{Http, Options, Seen, Server, Setup, Socket, call, now, setups, until};
+use crate::support::{Http, Options, Server, Setup, Socket, call, now, setups, until};
 use relay::{Fault, Relay};
 
 const ROUTES: &str = "
@@ -21,11 +21,12 @@ channels = [\"news\", \"room:*\"]
 [[route]]
 path = \"/all/*\"
 handler = \"centrifuge\"
-anonymous = true
+anonymous = \"all\"
 
 [[namespace]]
 name = \"\"
-access = \"public\"
+subscribe = \"client\"
+publish = \"client\"
 history_size = 100
 history_ttl = \"1m\"
 presence = true
