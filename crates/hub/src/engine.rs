@@ -456,9 +456,9 @@ pub struct Item {
 pub enum Report {
     /// An item of the feed. Has a receipt where this worker has handed it over and it was not answered yet.
     Item(Box<Item>, Option<Receipt>),
-    /// A publication is ordered; its item comes by itself. With its position where it is stored. How many subscribers it
-    /// has is not known.
-    Published(Receipt, Option<Position>),
+    /// A publication is ordered; its item comes by itself. With its position where it is stored, and the number of nodes
+    /// with subscribers, where the engine knows it. How many subscribers it has is not known.
+    Published(Receipt, Option<Position>, Option<u32>),
     /// The engine has not answered: whether a publication was stored is not known.
     Failed(Receipt),
     /// A publication was stale. With the position of its channel, `None` for that of the last item fed by then.

@@ -190,13 +190,7 @@ impl Engine for NodeEngine {
     }
 
     #[inline]
-    fn maintain(
-        &mut self,
-        catalog: &Catalog<'_>,
-        now_ms: u64,
-        round: Round,
-        gone: &mut Vec<u32>,
-    ) {
+    fn maintain(&mut self, catalog: &Catalog<'_>, now_ms: u64, round: Round, gone: &mut Vec<u32>) {
         on!(self, maintain(catalog, now_ms, round, gone));
     }
 

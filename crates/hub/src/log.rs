@@ -129,7 +129,10 @@ impl Hub {
         debug_assert_eq!(self.home_of(name), self.me, "all workers have one seed");
         let channel = Arc::clone(&restored.channel);
         let Some(history) = self.namespaces.of(&channel).history else {
-            let changes = self.engine.memory().and_then(|one| one.streams.changes.as_mut());
+            let changes = self
+                .engine
+                .memory()
+                .and_then(|one| one.streams.changes.as_mut());
             if let Some(changes) = changes {
                 changes.dropped.push(channel);
             }

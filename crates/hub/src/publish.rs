@@ -23,6 +23,8 @@ pub struct Published {
     /// Registered subscribers on all workers to whom it goes; 0 if it was not taken, as its
     /// [`PublishOptions`] wanted it. `None` where only the nodes of the engine together know.
     pub handed: Option<u32>,
+    /// Nodes with subscribers, where `handed` is not known.
+    pub nodes: Option<u32>,
     /// Its position, or the channel's if it was not taken. `None` where the channel does not
     /// remember.
     pub position: Option<Position>,
@@ -35,6 +37,7 @@ impl Default for Published {
     fn default() -> Self {
         Self {
             handed: Some(0),
+            nodes: None,
             position: None,
             is_skipped: false,
         }

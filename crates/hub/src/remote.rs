@@ -291,18 +291,23 @@ impl RemoteEngine {
         while let Some((since, _)) = self.begun.front()
             && self.ticks.wrapping_sub(*since) >= PATIENCE
         {
-            let Some((since, name)) = self.begun.pop_front() else {
-                break;
-            };
-            let entry = self.entries.find_mut(&name);
-            let is_it = |entry: &mut &mut Entry| {
-                matches!(entry.feed, Feed::Begun(at) | Feed::Placing(at) if at.wrapping_sub(since) < PATIENCE)
-            };
-            if entry.is_some_and(|mut entry| is_it(&mut entry)) {
-                self.stop_following(&name);
-                self.reports.push_back(Report::Following(name, false));
+            if let Some((_, name)) = self.begun.pop_front() {
+                self.lose_patience_with(name);
             }
         }
+    }
+
+    /// Refuses to follow a channel whose feed has not begun in time.
+    fn lose_patience_with(&mut self, name: Arc<str>) {
+        let entry = self.entries.find_mut(&name);
+        let Some(Feed::Begun(since) | Feed::Placing(since)) = entry.map(|entry| entry.feed) else {
+            return;
+        };
+        if self.ticks.wrapping_sub(since) < PATIENCE {
+            return self.begun.push_back((since, name));
+        }
+        self.stop_following(&name);
+        self.reports.push_back(Report::Following(name, false));
     }
 
     /// Nothing comes of a task.
@@ -363,10 +368,19 @@ impl RemoteEngine {
             return;
         };
         topic.followers -= 1;
-        if topic.followers == 0 {
-            self.topics.remove(&name);
-            self.orders.push(wire::Order::Unfollow(name));
+        if topic.followers > 0 {
+            return;
         }
+        self.topics.remove(&name);
+        // Channels that were heard among others are not any more.
+        for place in 0..self.entries.end() {
+            let entry = self.entries.get(place);
+            let is_of = entry.is_some_and(|one| self.topic(&one.name) == Some(&*name));
+            if is_of && let Some(entry) = self.entries.get_mut(place) {
+                entry.feed = Feed::Off;
+            }
+        }
+        self.orders.push(wire::Order::Unfollow(name));
     }
 
     /// Compares channels that had no item for some time, a part of all at each call.
@@ -394,13 +408,14 @@ impl RemoteEngine {
             let Some(entry) = entry.filter(is_spare) else {
                 continue;
             };
-            if let Some(channel) = entry.channel
-                && !catalog.is_used(channel)
-            {
+            if let Some(channel) = entry.channel {
+                if catalog.is_used(channel) {
+                    continue;
+                }
                 entry.channel = None;
                 gone.push(channel);
-                self.entries.release(place);
             }
+            self.entries.release(place);
         }
     }
 
@@ -686,13 +701,7 @@ impl Engine for RemoteEngine {
         self.namespaces = namespaces.clone();
     }
 
-    fn maintain(
-        &mut self,
-        catalog: &Catalog<'_>,
-        now_ms: u64,
-        round: Round,
-        gone: &mut Vec<u32>,
-    ) {
+    fn maintain(&mut self, catalog: &Catalog<'_>, now_ms: u64, round: Round, gone: &mut Vec<u32>) {
         if round == Round::Step {
             return;
         }

@@ -177,6 +177,7 @@ impl<E: Engine> Hub<E> {
                 };
                 let published = Published {
                     handed: Some(0),
+                    nodes: None,
                     position,
                     is_skipped: true,
                 };
@@ -193,8 +194,9 @@ impl<E: Engine> Hub<E> {
                 let published = found.or(receipt.first).unwrap_or_default();
                 (receipt, Answer::Published(published))
             }
-            Report::Published(receipt, position) => {
-                let published = self.own_published(&receipt, position);
+            Report::Published(receipt, position, nodes) => {
+                let mut published = self.own_published(&receipt, position);
+                published.nodes = nodes;
                 (receipt, Answer::Published(published))
             }
             Report::Failed(receipt) => {
@@ -223,7 +225,11 @@ impl<E: Engine> Hub<E> {
                 return;
             }
             Report::Departed(channel, client) => {
-                return self.member_news(&channel, Event::Left, &client);
+                // All homes of the node hear of it.
+                if self.home(self.channels.hash(&channel), &channel) == self.me {
+                    self.member_news(&channel, Event::Left, &client);
+                }
+                return;
             }
             Report::Presence(Asker(origin), found) => {
                 return self.reply(origin, Answer::Presence(found), outlet);
@@ -285,6 +291,7 @@ impl<E: Engine> Hub<E> {
     fn own_published(&mut self, receipt: &Receipt, position: Option<Position>) -> Published {
         let published = Published {
             handed: None,
+            nodes: None,
             position,
             is_skipped: false,
         };
@@ -304,6 +311,7 @@ impl<E: Engine> Hub<E> {
         };
         let published = Published {
             handed: Some(self.feed(index, ordered, outlet)),
+            nodes: None,
             position,
             is_skipped: false,
         };
@@ -338,7 +346,7 @@ impl Report {
         match self {
             Self::Item(_, receipt) => receipt.as_ref().map(|receipt| receipt.channel),
             Self::Skipped(receipt, _)
-            | Self::Published(receipt, _)
+            | Self::Published(receipt, ..)
             | Self::Failed(receipt)
             | Self::Fence(receipt)
             | Self::Removed(receipt, _)

@@ -20,6 +20,7 @@ mod common;
 mod decisions;
 mod dev;
 mod dump;
+mod engine;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;

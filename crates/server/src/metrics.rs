@@ -5,6 +5,7 @@ mod acme;
 mod admin;
 mod calls;
 mod certificates;
+mod engine;
 mod events;
 mod front;
 mod histogram;
@@ -32,6 +33,7 @@ use veche_frontends::guessing::Lock;
 use veche_frontends::stats::{Cell, Handshake, SealFailure, Stats, TURN_BUCKETS_US, TurnedAway};
 use veche_jwt::Refusal;
 use veche_outbound::Outbound;
+use veche_outbound::engine::RemoteStore;
 use veche_store::Store;
 
 use crate::common::Common;
@@ -81,6 +83,13 @@ impl Report {
             shown: Mutex::default(),
             dev: None,
         }
+    }
+
+    /// The same, with the figures of an engine outside the process, if there is one.
+    pub(crate) fn with_engine(mut self, engine: Option<RemoteStore>) -> Self {
+        let engine = Box::new(engine::Engine(engine));
+        self.registry.register_collector(engine);
+        self
     }
 
     /// The same, which tells the developer's pages what fails.
@@ -510,6 +519,7 @@ mod tests {
             store,
             "0".to_owned(),
         );
+        let report = report.with_engine(None);
         (common, report)
     }
 

@@ -14,6 +14,8 @@ use veche_frontends::{Outboxes, Parting, Ports, Post, Shared};
 use veche_hub::{Hub, Now, WorkerId};
 use veche_mailbox::{Class, Mailbox, Wake as _};
 use veche_net::Driver;
+use veche_nodes::NodeId;
+use veche_outbound::engine::RemoteStore;
 use veche_script::LoadRun;
 use veche_supervisor::message::{DecisionFilter, DumpRequest};
 use veche_supervisor::process::{DrainReason, ServerControl, Start, deal};
@@ -26,6 +28,7 @@ use crate::blocks::Blocks;
 use crate::common::Common;
 use crate::dev::Dev;
 use crate::dump::Dumps;
+use crate::engine;
 use crate::files::DiskFiles;
 use crate::history::Keeper;
 use crate::memory;
@@ -78,7 +81,9 @@ pub(crate) fn start(
         .with_log(start.log)
         .with_restarts(start.restarts);
     let seed = random_u64()?;
-    let mut hubs = hubs(&config, workers, seed)?;
+    let node = NodeId(random_u64()?);
+    let engine = engine::connect(&config.engine, &library.outbound, node)?;
+    let mut hubs = hubs(&config, workers, seed, engine.is_some())?;
     let history = Keeper::begin(config.history.as_ref(), boot, &mut hubs)?;
     let blocks = Blocks::open(config.api.blocks.as_deref());
     let blocks = blocks.map_err(|error| format!("[api] blocks: {error}"))?;
@@ -106,6 +111,7 @@ pub(crate) fn start(
         }
         false => None,
     };
+    let report = report.with_engine(engine.clone());
     let report = Arc::new(report.with_dev(dev.clone()));
     report.configured(&config);
     // Control mail is bounded by what sessions can ask for; this is far above that.
@@ -140,6 +146,7 @@ pub(crate) fn start(
         let outbound = library.outbound.clone();
         let dev = dev.clone();
         let doors = Arc::clone(&doors);
+        let engine = engine.clone();
         let failed = failed.clone();
         thread::Builder::new()
             .name(format!("worker {me}"))
@@ -180,9 +187,15 @@ pub(crate) fn start(
                 }
                 let doors = (sockets, doors);
                 match driver {
-                    Sockets::Epoll(own) => serve(*own, shared, mailbox, common, doors, &failed),
-                    Sockets::Uring(own) => serve(*own, shared, mailbox, common, doors, &failed),
-                    Sockets::Delayed(own) => serve(*own, shared, mailbox, common, doors, &failed),
+                    Sockets::Epoll(own) => {
+                        serve(*own, shared, mailbox, common, (doors, engine), &failed)
+                    }
+                    Sockets::Uring(own) => {
+                        serve(*own, shared, mailbox, common, (doors, engine), &failed)
+                    }
+                    Sockets::Delayed(own) => {
+                        serve(*own, shared, mailbox, common, (doors, engine), &failed)
+                    }
                 }
             })
             .map_err(|error| format!("no thread for worker {me}: {error}"))?;
@@ -210,7 +223,7 @@ pub(crate) fn start(
 }
 
 /// A hub for each worker, with its part of what channels remember.
-fn hubs(config: &Config, workers: usize, seed: u64) -> Result<Vec<Hub>, String> {
+fn hubs(config: &Config, workers: usize, seed: u64, is_remote: bool) -> Result<Vec<Hub>, String> {
     let namespaces = Arc::new(veche_config::namespaces(config));
     let bytes_max = site::history_bytes_max(config);
     let hub = |me| {
@@ -218,7 +231,11 @@ fn hubs(config: &Config, workers: usize, seed: u64) -> Result<Vec<Hub>, String> 
             epoch_seed: random_u64()?,
             ..veche_hub::Options::default()
         };
-        let mut hub = Hub::new(WorkerId(me), workers as u16, seed, options);
+        let (me, workers) = (WorkerId(me), workers as u16);
+        let mut hub = match is_remote {
+            false => Hub::new(me, workers, seed, options),
+            true => Hub::with_engine(me, workers, seed, options, engine::of_hub(random_u64()?)),
+        };
         hub.set_history(Arc::clone(&namespaces), bytes_max);
         hub.set_now(Now {
             // As workers have it: what is counted from the start, is counted from here.
@@ -235,7 +252,7 @@ fn serve<D: Driver>(
     shared: Shared,
     mailbox: Mailbox<Letter>,
     common: Arc<Common>,
-    (sockets, doors): (Vec<(usize, OwnedFd)>, Doors),
+    ((sockets, doors), engine): ((Vec<(usize, OwnedFd)>, Doors), Option<RemoteStore>),
     up: &std::sync::mpsc::SyncSender<Result<(), String>>,
 ) {
     let waker = driver.waker();
@@ -245,9 +262,15 @@ fn serve<D: Driver>(
         worker.keep_history(writer);
     }
     worker.set_doors(doors);
-    let result = sockets
-        .into_iter()
-        .try_for_each(|(listener, socket)| worker.listen(listener as u16, socket));
+    let connected = engine.map_or(Ok(()), |engine| {
+        let waker = worker.waker();
+        worker.set_engine(engine.channels(move || waker.wake())?);
+        Ok(())
+    });
+    let mut sockets = sockets.into_iter();
+    let result = connected.and_then(|()| {
+        sockets.try_for_each(|(listener, socket)| worker.listen(listener as u16, socket))
+    });
     let is_up = result.is_ok();
     let _ = up.send(result.map_err(cannot_start));
     if is_up {

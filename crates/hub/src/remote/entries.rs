@@ -172,14 +172,12 @@ impl Entries {
     /// Forgets a channel that has neither a slot nor followers.
     pub(super) fn release(&mut self, place: u32) {
         let is_idle = |entry: &&Entry| entry.channel.is_none() && !entry.is_followed;
-        if let Some(entry) = self.get(place).filter(is_idle) {
-            self.by_name.remove(&*entry.name);
-            self.list[place as usize] = None;
+        if self.get(place).filter(is_idle).is_none() {
+            return;
+        }
+        if let Some(entry) = self.list[place as usize].take() {
+            self.by_name.remove(&entry.name);
             self.free.push(place);
         }
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
-        self.list.iter().flatten().map(|entry| &**entry)
     }
 }

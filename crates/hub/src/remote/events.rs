@@ -160,9 +160,7 @@ impl RemoteEngine {
                 publication,
                 before: 0,
             };
-            return self
-                .reports
-                .push_back(Report::Item(Box::new(item), None));
+            return self.reports.push_back(Report::Item(Box::new(item), None));
         };
         let Some(place) = self.place_to_feed(&channel, position, before) else {
             self.ignored += 1;
@@ -187,7 +185,8 @@ impl RemoteEngine {
         } else if position.epoch != entry.epoch {
             let offset = before;
             entry.set_position(Position { offset, ..position }, 0);
-            self.reports.push_back(Report::Lost(Arc::clone(&item.channel)));
+            self.reports
+                .push_back(Report::Lost(Arc::clone(&item.channel)));
         }
         self.emit(place, item, id);
     }
@@ -197,7 +196,8 @@ impl RemoteEngine {
         let is_live = |topic: &str| self.topics.get(topic).is_some_and(|topic| topic.is_live);
         let entry = self.entries.find(channel);
         let entry = entry.and_then(|place| self.entries.get(place));
-        entry.is_some_and(|entry| entry.feed != Feed::Off) || self.topic(channel).is_some_and(is_live)
+        entry.is_some_and(|entry| entry.feed != Feed::Off)
+            || self.topic(channel).is_some_and(is_live)
     }
 
     /// The entry of a channel that an item is for; made for one that is heard among others.
@@ -223,8 +223,7 @@ impl RemoteEngine {
             entry.seen = entry.seen.max(position.offset);
             entry.note_known(position.offset, id);
         }
-        self.reports
-            .push_back(Report::Item(Box::new(item), None));
+        self.reports.push_back(Report::Item(Box::new(item), None));
     }
 
     fn published(&mut self, ticket: u64, result: Published) {
@@ -252,7 +251,7 @@ impl RemoteEngine {
             }
         }
         self.reports.push_back(match result {
-            Published::Done(position, _) => Report::Published(receipt, position),
+            Published::Done(position, nodes) => Report::Published(receipt, position, nodes),
             Published::Skipped(position) => Report::Skipped(receipt, position),
             Published::Unknown | Published::Refused => Report::Failed(receipt),
         });

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use veche_hub::{
     Answer, Budget, Caller, Class, ClientInfo, ConnectionId, Delivery, Engine, Event, History, Hub,
-    Instruction, Joined, Mail, NodeEngine, Namespace, Namespaces, Now, Options, Outcome, Outlet,
+    Instruction, Joined, Mail, Namespace, Namespaces, NodeEngine, Now, Options, Outcome, Outlet,
     Page, PayloadKind, PayloadRef, PresenceStats, PublishOptions, Published, Query, Question,
     Recovery, Since, SubscribeOptions, Ticket, WorkerId,
 };
 
 use crate::common::{name, session};
-use crate::unruly::Unruly;
 
 pub(crate) const CHANNEL: &str = "kept:1";
 pub(crate) const ROOM: &str = "room:1";
@@ -100,20 +99,6 @@ impl Driven for NodeEngine {
     }
 }
 
-impl Driven for Unruly {
-    const KNOWS_SUBSCRIBERS: bool = false;
-
-    fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool {
-        let has_arrived = hub.engine().arrive();
-        while hub.take_reports(desk) {}
-        has_arrived
-    }
-
-    fn forget_members(&mut self) {
-        self.members.clear();
-    }
-}
-
 pub(crate) struct Bench<E> {
     pub(crate) hub: Hub<E>,
     pub(crate) desk: Desk,
@@ -136,15 +121,8 @@ impl Bench<NodeEngine> {
     }
 }
 
-impl Bench<Unruly> {
-    pub(crate) fn on(engine: Unruly) -> Self {
-        let options = Options::default();
-        Self::with(Hub::with_engine(WorkerId(0), 1, 7, options, engine))
-    }
-}
-
 impl<E: Driven> Bench<E> {
-    fn with(mut hub: Hub<E>) -> Self {
+    pub(crate) fn with(mut hub: Hub<E>) -> Self {
         let history = History {
             size: 100,
             ttl_ms: 60_000,

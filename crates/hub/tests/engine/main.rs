@@ -12,9 +12,30 @@ mod members;
 mod pair;
 mod unruly;
 
-use bench::Bench;
+use bench::{Bench, Desk, Driven};
 use unruly::{Broken, Unruly};
-use veche_hub::NodeEngine;
+use veche_hub::{Hub, NodeEngine, Options, WorkerId};
+
+impl Driven for Unruly {
+    const KNOWS_SUBSCRIBERS: bool = false;
+
+    fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool {
+        let has_arrived = hub.engine().arrive();
+        while hub.take_reports(desk) {}
+        has_arrived
+    }
+
+    fn forget_members(&mut self) {
+        self.members.clear();
+    }
+}
+
+impl Bench<Unruly> {
+    pub(crate) fn on(engine: Unruly) -> Self {
+        let options = Options::default();
+        Self::with(Hub::with_engine(WorkerId(0), 1, 7, options, engine))
+    }
+}
 
 fn unruly(is_lossy: bool, broken: Broken) -> Bench<Unruly> {
     let mut bench = Bench::on(Unruly::new(7, broken));

@@ -84,8 +84,9 @@ pub struct Keep {
 /// The result of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
-    /// Published, with its position where it is stored, and the number of nodes that have its channel.
-    Done(Option<Position>, u32),
+    /// Published, with its position where it is stored, and the number of nodes that have its channel; that is not known of
+    /// one that was published by an earlier attempt.
+    Done(Option<Position>, Option<u32>),
     /// Its version is not newer, or its key was used: with the position of the channel or of its first publication, where
     /// that is stored.
     Skipped(Option<Position>),

@@ -76,8 +76,8 @@ pub const LEASE_MS: u64 = 9_000;
 /// What an engine tells a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// There is a connection, and the node's channels are subscribed. Messages since [`Down`](Self::Down) are lost; the
-    /// control stream has to be read from the last known offset.
+    /// There is a connection for orders, or the node's channels are subscribed: each comes by itself, and again after its
+    /// loss. Messages before it may be lost; the control stream has to be read from the last known offset.
     Up(Store),
     /// The connection is lost. Orders without an answer get none.
     Down,

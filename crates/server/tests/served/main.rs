@@ -43,6 +43,7 @@ mod lua_api;
 mod lua_positions;
 mod main_job;
 mod mysql;
+mod nodes;
 mod pam;
 mod paths;
 mod peer;

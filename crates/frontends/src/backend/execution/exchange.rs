@@ -216,6 +216,10 @@ fn write_handed(text: &mut String, handed: Option<u64>) {
 
 /// Writes what else became of a publication; its object begins at `begin`.
 fn write_outcome(text: &mut String, begin: usize, published: &Published) {
+    if let Some(nodes) = published.nodes {
+        let comma = if text.len() == begin { "" } else { "," };
+        let _ = write!(text, "{comma}\"nodes\":{nodes}");
+    }
     if let Some(position) = published.position {
         let comma = if text.len() == begin { "" } else { "," };
         let (offset, epoch) = (position.offset, position.epoch);
