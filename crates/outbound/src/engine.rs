@@ -15,7 +15,7 @@ mod session;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -59,7 +59,7 @@ pub struct Sentinel {
 /// A change of the connection to an engine, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A connection is there again.
+    /// All connections are there again.
     Connected,
     /// A connection is lost or was not made; said once until there is one.
     Lost(String),
@@ -110,8 +110,20 @@ struct Shared {
     settings: EngineSettings,
     keys: Keys,
     figures: EngineFigures,
+    said: Said,
     /// The events of all homes of channels on this node.
     homes: Mutex<Vec<Arc<port::Events<channel::Event>>>>,
+}
+
+/// What was said for the log: each change is said once, whatever the number of ports.
+#[derive(Default)]
+struct Said {
+    /// Ports without a connection.
+    lost: AtomicUsize,
+    /// The server refuses commands.
+    is_refused: AtomicBool,
+    /// The replication id of the server that was started again.
+    restarted: Mutex<String>,
 }
 
 impl fmt::Debug for Shared {
@@ -123,6 +135,41 @@ impl fmt::Debug for Shared {
 impl Shared {
     fn notice(&self, notice: &Notice) {
         (self.settings.notice)(notice);
+    }
+
+    /// A port has lost its connection, or could make none.
+    fn lost(&self, why: String) {
+        if self.said.lost.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.notice(&Notice::Lost(why));
+        }
+    }
+
+    /// Such a port has a connection again.
+    fn found(&self) {
+        if self.said.lost.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.notice(&Notice::Connected);
+        }
+    }
+
+    /// The server has refused a command, or taken one.
+    fn refused(&self, why: Option<String>) {
+        let was_refused = self.said.is_refused.load(Ordering::Relaxed);
+        if was_refused == why.is_some() {
+            return;
+        }
+        self.said.is_refused.store(why.is_some(), Ordering::Relaxed);
+        if let Some(why) = why {
+            self.notice(&Notice::Refused(why));
+        }
+    }
+
+    /// The server with this replication id was started again.
+    fn restarted(&self, replication: &str) {
+        let known = &mut *self.said.restarted.lock();
+        if known != replication {
+            replication.clone_into(known);
+            self.notice(&Notice::Restarted);
+        }
     }
 
     /// Tells all homes of channels on this node.
@@ -148,6 +195,7 @@ impl Outbound {
             settings,
             keys,
             figures: EngineFigures::default(),
+            said: Said::default(),
             homes: Mutex::default(),
         });
         let own = Arc::clone(&shared);

@@ -52,12 +52,17 @@ impl Checker<'_> {
             return Engine::Memory;
         };
         match read(&found) {
-            Ok((keyspace, sentinels)) => Engine::Redis(RedisEngine {
-                keyspace: Arc::new(keyspace),
-                sentinels,
-                prefix,
-                trusts_failover: table.value("on_failover") == Some(Value::Word("trust")),
-            }),
+            Ok((mut keyspace, sentinels)) => {
+                if let Tls::Authority(file) = &mut keyspace.server.tls {
+                    *file = self.base.join(&*file).to_string_lossy().into_owned();
+                }
+                Engine::Redis(RedisEngine {
+                    keyspace: Arc::new(keyspace),
+                    sentinels,
+                    prefix,
+                    trusts_failover: table.value("on_failover") == Some(Value::Word("trust")),
+                })
+            }
             Err(why) => {
                 let why = format!("url: {why}");
                 self.problems.add(table.value_at("url"), why);

@@ -9,6 +9,7 @@ mod clauses;
 mod gaps;
 mod joins;
 mod members;
+mod model;
 mod pair;
 mod unruly;
 
@@ -70,6 +71,13 @@ macro_rules! clauses {
         mod late_and_lossy {
             $(#[test] fn $clause() { super::clauses::$clause(super::late(true, super::Broken::Nothing)); })*
         }
+        mod remote {
+            $(#[test] fn $clause() {
+                for seed in 0..super::SEEDS {
+                    super::clauses::$clause(super::model::remote(seed, false));
+                }
+            })*
+        }
         mod broken {
             $($(
                 #[test]
@@ -78,6 +86,26 @@ macro_rules! clauses {
             )?)*
         }
     };
+}
+
+/// Runs of each clause on the model of a store outside the process.
+const SEEDS: u64 = 100;
+
+/// Clauses that hold whatever connections are cut: what is stored is neither lost nor doubled.
+macro_rules! cut {
+    ($($clause:ident),* $(,)?) => {
+        mod remote_and_cut {
+            $(#[test] fn $clause() {
+                for seed in 0..super::SEEDS {
+                    super::clauses::$clause(super::model::remote(seed, true));
+                }
+            })*
+        }
+    };
+}
+
+cut! {
+    order, answer, stale, increase, feed, stored, join, top, removal, removal_of_what_waits, handed, chain, lease, presence,
 }
 
 clauses! {

@@ -13,7 +13,7 @@ use veche_nodes::engine::Store;
 use super::port::Events;
 use super::scripts::Loaded;
 use super::session::{Known, Session};
-use super::{EngineFigures, Notice, Shared};
+use super::{EngineFigures, Shared};
 use crate::redis::PAUSES;
 use crate::redis::values::fault;
 
@@ -78,8 +78,6 @@ struct Commands<C: Client> {
     probes: UnboundedReceiver<Vec<u8>>,
     events: Arc<Events<C::Event>>,
     pending: VecDeque<C::Job>,
-    /// The server refuses commands, which was said.
-    is_refused: bool,
 }
 
 /// Why a connection is not used any more.
@@ -104,7 +102,6 @@ pub(super) async fn run<C: Client>(
         probes,
         events,
         pending: VecDeque::new(),
-        is_refused: false,
     };
     let mut known = None;
     let mut number = 0;
@@ -117,7 +114,7 @@ pub(super) async fn run<C: Client>(
                 pause = first;
                 number += 1;
                 if std::mem::take(&mut is_lost) {
-                    commands.shared.notice(&Notice::Connected);
+                    commands.shared.found();
                 }
                 let event = commands.client.connected(number, store);
                 commands.events.push(event);
@@ -135,7 +132,7 @@ pub(super) async fn run<C: Client>(
             Err(End::Lost(fault)) => fault,
         };
         if !std::mem::replace(&mut is_lost, true) {
-            commands.shared.notice(&Notice::Lost(fault.words));
+            commands.shared.lost(fault.words);
         }
         if commands.pass(pause).await {
             return;
@@ -281,7 +278,7 @@ impl<C: Client> Commands<C> {
         let mut useless = None;
         for (job, reply) in jobs.into_iter().zip(replies) {
             let Value::ServerError(error) = reply else {
-                self.is_refused = false;
+                self.shared.refused(None);
                 self.client
                     .answer(&self.shared, job, Some(reply), &mut events);
                 continue;
@@ -293,9 +290,7 @@ impl<C: Client> Commands<C> {
             } else if USELESS.iter().any(|code| is_useless(code)) {
                 useless = Some(words);
             } else {
-                if !std::mem::replace(&mut self.is_refused, true) {
-                    self.shared.notice(&Notice::Refused(words));
-                }
+                self.shared.refused(Some(words));
                 self.client.answer(&self.shared, job, None, &mut events);
             }
         }

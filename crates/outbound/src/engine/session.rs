@@ -117,7 +117,7 @@ impl Session {
             // Another node may have said so already.
             Some(known) if trusts && known.replication == before => Store::Same,
             Some(_) => {
-                shared.notice(&Notice::Restarted);
+                shared.restarted(&now.replication);
                 Store::Restarted
             }
         };

@@ -1,9 +1,10 @@
 //! Sentinels that promote a replica.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use veche_nodes::NodeId;
 use veche_outbound::engine::{EngineSettings, Notice, Sentinel};
 

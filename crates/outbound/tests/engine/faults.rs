@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::server::Server;
 use crate::{WORLD, node};
+use tokio::time::Instant;
 
 /// A server without room refuses publications: they fail, the connection stays, and all goes on once there is room.
 #[test]

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use veche_calls::FaultKind;
 use veche_hub::RemoteEngine;
 use veche_nodes::NodeId;

@@ -17,10 +17,11 @@ mod server;
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bench::{Bench, Desk, Driven};
 use server::Server;
+use tokio::time::Instant;
 use veche_hub::{Engine as _, Hub, Options, RemoteEngine, WorkerId};
 use veche_nodes::NodeId;
 use veche_nodes::engine::channel::{Event, Order};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use veche_nodes::engine::peer::{LEASE_MS, LEASE_RENEWAL_MS, Order};
 
 use crate::server::Server;
