@@ -246,6 +246,8 @@ impl Output {
                         WorkerMessage::App(never) => match *never {},
                         WorkerMessage::Relay(relay) => trace.note_debug(13, relay),
                         WorkerMessage::Census(census) => trace.note_debug(14, census),
+                        // A world is one node.
+                        WorkerMessage::RelayTo(..) | WorkerMessage::Block(_) => {}
                     }
                 }
             }

@@ -309,6 +309,10 @@ impl Here {
         answer: &Answer,
         shared: &mut Shared,
     ) {
+        // The answer itself follows.
+        if matches!(answer, Answer::Partial { .. }) {
+            return;
+        }
         let Some(waiting) = self.tickets.take(session, ticket) else {
             return;
         };

@@ -1,11 +1,13 @@
 //! What applications ask of channels: the hub is asked, and its answer goes to whoever waits.
 
+use std::sync::Arc;
+
 use veche_calls::channel::{ChannelReply, Inquiry, Member, Published};
 use veche_calls::{Fault, FaultKind, Outcome, Reply};
 use veche_frontends::{AppId, Shared};
 use veche_hub::{
-    Answer, ChannelName, ClientInfo, ConnectionId, PayloadKind, Position, Publication, Query,
-    Question, Since,
+    Answer, ChannelName, ClientInfo, ConnectionId, Mail, Outlet as _, PayloadKind, Position,
+    Publication, Query, Question, Since,
 };
 use veche_runtime::Token;
 
@@ -43,6 +45,15 @@ impl Here {
         };
         let ticket = self.tickets.issue(session, channel, token);
         let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+        if let (Some(nodes), Question::UserStatus) = (ports.nodes, &question) {
+            let mail = Mail::Ask {
+                channel: Arc::from(name.as_str()),
+                question,
+                session,
+                ticket,
+            };
+            return ports.mail(nodes, mail);
+        }
         if let veche_hub::Outcome::Done(answer) = hub.ask((session, ticket), name, question, ports)
         {
             self.tickets.take(session, ticket);

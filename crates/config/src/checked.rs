@@ -28,6 +28,7 @@ mod access_log;
 mod acme;
 mod answers;
 mod apps;
+mod engine;
 mod events;
 mod history;
 mod hooks;
@@ -129,6 +130,8 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     checker.budgets(&limits, all(Section::Namespace).zip(&namespaces));
     let wildcards = Checker::wildcards(all(Section::Namespace));
     let history = checker.history(one(Section::History), &namespaces);
+    let engine = checker.engine(one(Section::Engine), history.as_ref());
+    let node_name = self::text(one(Section::Node), "name");
     let jwt = checker.jwt(one(Section::Jwt));
     let subscription_jwt = checker.jwt(one(Section::SubscriptionJwt));
     checker.is_used(one(Section::SubscriptionJwt));
@@ -196,6 +199,8 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
             .collect(),
         wildcards,
         history,
+        engine,
+        node_name,
         access_log,
         limits,
         acme: acme.expect("a problem otherwise"),

@@ -10,6 +10,7 @@ use row::{KEEP, NETWORKS, ROTATE};
 mod access_log;
 mod acme;
 mod app;
+mod engine;
 mod events;
 mod history;
 mod hooks;
@@ -42,6 +43,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
         .chain(route::ROUTE)
         .chain(namespace::NAMESPACE)
         .chain(history::HISTORY)
+        .chain(engine::ENGINE)
+        .chain(engine::NODE)
         .chain(limits::LIMITS)
         .chain(identity::JWT)
         .chain(identity::JWT_PLACES)

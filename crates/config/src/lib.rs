@@ -19,6 +19,7 @@ use veche_tls::{Certificate, Roots};
 
 mod account;
 mod acme;
+mod agreed;
 mod checked;
 mod directives;
 mod effective;
@@ -45,6 +46,7 @@ mod tests;
 
 pub use account::{Account, AccountError};
 pub use acme::{Acme, Ordered};
+pub use agreed::AGREED;
 pub use checked::{EXPIRY_WARNING_DAYS, expires};
 pub use hooks::Hooks;
 pub use identity::{IdentityHook, Jwt, KeySource, Pam, Published};

@@ -17,6 +17,7 @@ mod admin;
 mod answers;
 mod apps;
 mod bad;
+mod engine;
 mod events;
 mod history;
 mod hooks;

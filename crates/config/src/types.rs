@@ -7,9 +7,11 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use veche_calls::SecretUrl;
+use veche_calls::redis::Keyspace;
 use veche_frontends::access::{Access, Networks};
 use veche_frontends::outbox::Keeping;
 use veche_frontends::pace::Pacing;
@@ -50,6 +52,10 @@ pub struct Config {
     pub namespaces: Vec<Namespace>,
     /// `[history]`, if what channels remember is to be kept on disk.
     pub history: Option<HistoryStore>,
+    /// `[engine]`
+    pub engine: Engine,
+    /// Of `[node]`: the name of this server among others; `None`: that of the machine.
+    pub node_name: Option<String>,
     /// `[access_log]`, if there is to be one.
     pub access_log: Option<AccessLog>,
     /// `[limits]`
@@ -91,6 +97,8 @@ impl Config {
             ..running.server.clone()
         };
         self.history.clone_from(&running.history);
+        self.engine.clone_from(&running.engine);
+        self.node_name.clone_from(&running.node_name);
         self.wildcards.clone_from(&running.wildcards);
         let new = std::mem::replace(&mut self.listeners, running.listeners.clone());
         for listener in &mut self.listeners {
@@ -657,4 +665,26 @@ pub struct Admin {
     pub keys: Vec<Secret>,
     /// The files that some of them were read from.
     pub files: Vec<PathBuf>,
+}
+
+/// `[engine]`: where channels are ordered and stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// In this server.
+    Memory,
+    /// In Redis, together with other servers.
+    Redis(RedisEngine),
+}
+
+/// See [`Engine::Redis`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisEngine {
+    /// The server, or the first Sentinel.
+    pub keyspace: Arc<Keyspace>,
+    /// The name by which Sentinels know the primary, with further Sentinels; `None`: there are none.
+    pub sentinels: Option<(String, Vec<(String, u16)>)>,
+    /// The beginning of all names in Redis.
+    pub prefix: String,
+    /// Whether positions outlive a failover.
+    pub trusts_failover: bool,
 }

@@ -24,7 +24,7 @@ pub mod connection;
 
 pub mod registry;
 
-pub use backend::{Direct, DirectCall, admin, command};
+pub use backend::{Direct, DirectCall, admin, bind_undecided, command};
 pub use connection::{Connection, list_connections};
 pub use context::app::{AppAnswer, AppId, Apps};
 pub use context::census::Census;

@@ -120,6 +120,7 @@ impl<E: Engine> Hub<E> {
             if self.blocked(index, true, outlet).is_some() {
                 self.announcements.pass();
                 passed += 1;
+                self.channels.release(index);
                 continue;
             }
             passed = 0;
@@ -127,14 +128,20 @@ impl<E: Engine> Hub<E> {
             if let Some((event, client)) = self.announcements.pop() {
                 self.announce(index, event, client, outlet);
             }
+            self.channels.release(index);
         }
         // Where none of so many can be told, what gives credit back is a turn too.
         told == TOLD_MAX && !self.announcements.is_empty()
     }
 
-    fn find_announced(&self) -> Option<u32> {
+    fn find_announced(&mut self) -> Option<u32> {
         let name = self.announcements.turns.front()?;
-        self.find(name)
+        let found = self.find(name);
+        if found.is_some() || !self.engine.reaches_others() {
+            return found;
+        }
+        let name = Arc::clone(name);
+        Some(self.entry(self.channels.hash(&name), &name))
     }
 
     fn announce(
@@ -155,6 +162,7 @@ impl<E: Engine> Hub<E> {
         let info = Arc::new(info);
         let (from, reply) = (self.me, None);
         let at_ms = self.now.wall_ms;
+        let has_slot = self.channels[index].home.stream().is_some();
         let mut offer = Offer {
             channel: index,
             payload: Source::Borrowed(nothing),
@@ -170,8 +178,7 @@ impl<E: Engine> Hub<E> {
         };
         // Not ahead of what was published before.
         if matches!(self.engine.publish(&mut offer), Order::Later) {
-            self.channels[index].waiting += 1;
-            return;
+            return self.wait_in_engine(index, has_slot);
         }
         let ordered = Ordered {
             payload: offer.payload,

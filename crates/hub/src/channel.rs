@@ -166,9 +166,7 @@ impl Channels {
             free: Vec::new(),
             names: HashTable::new(),
             seed,
-            // Both parts must be unknown to peers: with a known multiplier there are names that
-            // collide whatever the seed.
-            shared_seed: SharedSeed::from_u64(seed.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15),
+            shared_seed: shared(seed),
         }
     }
 
@@ -262,7 +260,12 @@ impl std::ops::IndexMut<u32> for Channels {
     }
 }
 
-fn hash(seed: u64, shared_seed: &SharedSeed, name: &str) -> u64 {
+/// Both parts must be unknown to peers: with a known multiplier there are names that collide whatever the seed.
+pub(crate) fn shared(seed: u64) -> SharedSeed {
+    SharedSeed::from_u64(seed.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15)
+}
+
+pub(crate) fn hash(seed: u64, shared_seed: &SharedSeed, name: &str) -> u64 {
     let mut hasher = FoldHasher::with_seed(seed, shared_seed);
     hasher.write(name.as_bytes());
     hasher.finish()

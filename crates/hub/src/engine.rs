@@ -107,6 +107,11 @@ pub trait Engine {
         false
     }
 
+    /// Whether other nodes may have subscribers: publications without any on this node are handed over too.
+    fn reaches_others(&self) -> bool {
+        false
+    }
+
     /// Returns how many receipts of a channel the engine holds.
     fn waiting(&self, _slot: u32) -> u32 {
         0
@@ -313,6 +318,7 @@ impl Offer<'_, '_> {
             origin: self.origin,
             terms: self.terms.cloned(),
             first: None,
+            has_slot: self.slot.is_some(),
         }
     }
 
@@ -336,6 +342,8 @@ pub struct Receipt {
     pub(crate) terms: Option<Arc<PublishOptions>>,
     /// The result of the publication that it repeats.
     pub(crate) first: Option<Published>,
+    /// Whether its channel had a slot: then it counts there.
+    pub(crate) has_slot: bool,
 }
 
 /// A question whose answer is reported later; opaque to engines.
@@ -448,9 +456,9 @@ pub struct Item {
 pub enum Report {
     /// An item of the feed. Has a receipt where this worker has handed it over and it was not answered yet.
     Item(Box<Item>, Option<Receipt>),
-    /// A publication is ordered; its item comes by itself. With its position where it is stored. How many subscribers it
-    /// has is not known.
-    Published(Receipt, Option<Position>),
+    /// A publication is ordered; its item comes by itself. With its position where it is stored, and the number of nodes
+    /// with subscribers, where the engine knows it. How many subscribers it has is not known.
+    Published(Receipt, Option<Position>, Option<u32>),
     /// The engine has not answered: whether a publication was stored is not known.
     Failed(Receipt),
     /// A publication was stale. With the position of its channel, `None` for that of the last item fed by then.

@@ -197,6 +197,7 @@ impl<E: Engine> Hub<E> {
             origin,
             terms: None,
             first: None,
+            has_slot: true,
         };
         let answer = match ask(&mut self.engine, kept, receipt) {
             Step::Done(answer) => Some(answer),

@@ -7,15 +7,17 @@
 //! `presence.rs` and who is told of it in `announcements.rs`, what homes are asked in `question.rs`, what is done to users
 //! in `user.rs`, when that is done in `settling.rs`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::announcements::Announcements;
 use crate::chain::Reads;
 use crate::channel::{Channels, Home};
 use crate::engine::Step;
+use crate::engines::NodeEngine;
 use crate::happenings::Happenings;
 use crate::holds::Holds;
+use crate::homes;
 use crate::joins::Joins;
 use crate::lines::Lines;
 use crate::memory::MemoryEngine;
@@ -32,7 +34,7 @@ use crate::{
 };
 
 /// One worker's hub, with the [engine](crate::engine) of the channels whose home it is.
-pub struct Hub<E = MemoryEngine> {
+pub struct Hub<E = NodeEngine> {
     pub(crate) me: WorkerId,
     pub(crate) workers: u16,
     pub(crate) options: Options,
@@ -45,6 +47,8 @@ pub struct Hub<E = MemoryEngine> {
     /// As home: orders and stores.
     pub(crate) engine: E,
     pub(crate) arrived: Arrived,
+    /// Receipts of channels without a slot, by the channel's entry.
+    pub(crate) unslotted: BTreeMap<u32, u32>,
     pub(crate) lines: Lines,
     pub(crate) joins: Joins,
     pub(crate) reads: Reads,
@@ -116,19 +120,26 @@ impl Hub {
     /// # Panics
     /// If `me` is not one of `workers`.
     pub fn new(me: WorkerId, workers: u16, seed: u64, options: Options) -> Self {
-        let engine = MemoryEngine::new(options.epoch_seed);
+        let engine = NodeEngine::Memory(MemoryEngine::new(options.epoch_seed));
         Self::with_engine(me, workers, seed, options, engine)
     }
 
     /// The budgets of what channels remember: its namespace, `None` for the common one; the
     /// bytes that streams with publications take of it here, and may take here.
     pub fn budgets(&self) -> impl Iterator<Item = (Option<&str>, usize, usize)> {
-        self.engine.streams.budgets()
+        let memory = match &self.engine {
+            NodeEngine::Memory(engine) => Some(engine),
+            NodeEngine::Remote(_) => None,
+        };
+        memory.into_iter().flat_map(|one| one.streams.budgets())
     }
 
     /// Publications that channels had to forget before their time, for lack of room, so far.
     pub fn evicted_total(&self) -> u64 {
-        self.engine.streams.evicted()
+        match &self.engine {
+            NodeEngine::Memory(engine) => engine.streams.evicted(),
+            NodeEngine::Remote(_) => 0,
+        }
     }
 }
 
@@ -150,6 +161,7 @@ impl<E: Engine> Hub<E> {
             holds: Holds::new(workers),
             engine,
             arrived: Arrived::new(),
+            unslotted: BTreeMap::new(),
             lines: Lines::new(),
             joins: Joins::new(),
             reads: Reads::default(),
@@ -337,9 +349,7 @@ impl<E: Engine> Hub<E> {
             // All channels that are heard together are ordered together.
             Some(wildcard) => self.channels.hash(wildcard),
         };
-        // Scaled instead of divided. The bits in the middle: the table of names uses both ends.
-        let bits = u64::from((hash >> 24) as u32);
-        WorkerId(((bits * u64::from(self.workers)) >> 32) as u16)
+        homes::scale(hash, self.workers)
     }
 
     /// The channel's entry, which is made if there is none.

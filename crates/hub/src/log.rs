@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use crate::Version;
 use crate::channel::Home;
+use crate::engines::NodeEngine;
 use crate::stream::Stream;
 use crate::{ChannelName, Epoch, Hub, MemoryEngine, NameError, Outlet, Publication};
 
@@ -110,8 +111,10 @@ impl Hub {
     /// From now on what channels remember is handed out as batches, and waits until it is durable. To be called before
     /// anything else.
     pub fn keep_log(&mut self) {
-        self.engine.log = Some(Box::default());
-        self.engine.streams.changes = Some(Box::default());
+        if let Some(engine) = self.engine.memory() {
+            engine.log = Some(Box::default());
+            engine.streams.changes = Some(Box::default());
+        }
     }
 
     /// Goes on with a stream of a log; false if its channel does not remember any more, which the log will hear. To be
@@ -126,7 +129,11 @@ impl Hub {
         debug_assert_eq!(self.home_of(name), self.me, "all workers have one seed");
         let channel = Arc::clone(&restored.channel);
         let Some(history) = self.namespaces.of(&channel).history else {
-            if let Some(changes) = &mut self.engine.streams.changes {
+            let changes = self
+                .engine
+                .memory()
+                .and_then(|one| one.streams.changes.as_mut());
+            if let Some(changes) = changes {
                 changes.dropped.push(channel);
             }
             return Ok(false);
@@ -137,12 +144,13 @@ impl Hub {
             return Ok(false);
         }
         self.doubts_clock_until = self.now.mono_ms.saturating_add(SETTLED_MS);
-        let stream = Stream::restored(restored, self.engine.streams.lent(), self.now.wall_ms);
-        let now_ms = self.age_ms();
-        let stream = self
-            .engine
-            .streams
-            .restore(index, channel.len(), stream, &history, now_ms);
+        let (wall_ms, now_ms) = (self.now.wall_ms, self.age_ms());
+        let Some(engine) = self.engine.memory() else {
+            return Ok(false);
+        };
+        let stream = Stream::restored(restored, engine.streams.lent(), wall_ms);
+        let streams = &mut engine.streams;
+        let stream = streams.restore(index, channel.len(), stream, &history, now_ms);
         self.channels[index].home = Home::with_stream(stream);
         self.keep_to_budget();
         Ok(true)
@@ -151,7 +159,9 @@ impl Hub {
     /// What is to be made durable next; to be called once at the end of a turn. With `is_all` also what nobody waits
     /// for, such as what channels let go of: about once a second.
     pub fn take_batch(&mut self, is_all: bool) -> Option<Batch> {
-        let engine = &mut self.engine;
+        let NodeEngine::Memory(engine) = &mut self.engine else {
+            return None;
+        };
         let log = engine.log.as_mut()?;
         let changes = engine.streams.changes.as_mut()?;
         let is_awaited = std::mem::take(&mut log.is_awaited);
@@ -172,11 +182,11 @@ impl Hub {
         appends.reserve(published.len() + changed.len());
         let mut trimmed = Vec::new();
         for index in changed {
-            let Some((channel, was_known)) = self.engine.streams.told(index) else {
+            let Some((channel, was_known)) = engine.streams.told(index) else {
                 continue;
             };
             let channel = Arc::clone(&self.channels[channel].name);
-            let stream = self.engine.streams.get(index);
+            let stream = engine.streams.get(index);
             if was_known {
                 let below = stream.lowest();
                 trimmed.push(Append::Trimmed { channel, below });
@@ -193,7 +203,7 @@ impl Hub {
         if appends.is_empty() && !is_awaited {
             return None;
         }
-        let log = self.engine.log.as_mut()?;
+        let log = engine.log.as_mut()?;
         log.taken += 1;
         Some(Batch {
             number: log.taken,
@@ -203,7 +213,8 @@ impl Hub {
 
     /// This batch and all before it are durable: what has waited for them goes on.
     pub fn durable(&mut self, batch: u64, outlet: &mut impl Outlet) {
-        if let Some(log) = &mut self.engine.log {
+        let engine = self.engine.memory();
+        if let Some(log) = engine.and_then(|engine| engine.log.as_mut()) {
             log.durable(batch);
             self.take_reports(outlet);
         }
@@ -211,7 +222,10 @@ impl Hub {
 
     /// Whether [`take_batch`](Self::take_batch) would have something, with `is_all`.
     pub fn has_changes(&self) -> bool {
-        self.engine.has_changes()
+        match &self.engine {
+            NodeEngine::Memory(engine) => engine.has_changes(),
+            NodeEngine::Remote(_) => false,
+        }
     }
 }
 

@@ -36,6 +36,13 @@ pub enum Answer {
     Instructed(Instructed),
     /// A home has counted all that one worker's part in an instruction has changed.
     Settled,
+    /// The answer that follows covers only some of the nodes.
+    Partial {
+        /// Nodes that have answered.
+        answered: u32,
+        /// Nodes with a valid lease.
+        known: u32,
+    },
 }
 
 /// Where the hub's effects go. The worker implements it over its mailbox and its connections.

@@ -23,6 +23,8 @@ pub struct Published {
     /// Registered subscribers on all workers to whom it goes; 0 if it was not taken, as its
     /// [`PublishOptions`] wanted it. `None` where only the nodes of the engine together know.
     pub handed: Option<u32>,
+    /// Nodes with subscribers, where `handed` is not known.
+    pub nodes: Option<u32>,
     /// Its position, or the channel's if it was not taken. `None` where the channel does not
     /// remember.
     pub position: Option<Position>,
@@ -35,6 +37,7 @@ impl Default for Published {
     fn default() -> Self {
         Self {
             handed: Some(0),
+            nodes: None,
             position: None,
             is_skipped: false,
         }
@@ -159,7 +162,7 @@ impl<E: Engine> Hub<E> {
             return found;
         }
         let has_key = terms.is_some_and(|terms| terms.idempotency_key.is_some());
-        let is_heard = || self.overheard(name).is_some();
+        let is_heard = || self.overheard(name).is_some() || self.engine.reaches_others();
         if !has_key && self.namespaces.of(name).history.is_none() && !is_heard() {
             return None;
         }
@@ -235,6 +238,7 @@ impl<E: Engine> Hub<E> {
         };
         let info = terms.and_then(|terms| terms.info.as_ref());
         let at_ms = self.now.wall_ms;
+        let has_slot = slot.is_some();
         let mut offer = Offer {
             channel: index,
             payload,
@@ -267,7 +271,7 @@ impl<E: Engine> Hub<E> {
                 published.is_skipped = true;
             }
             Order::Later => {
-                self.channels[index].waiting += 1;
+                self.wait_in_engine(index, has_slot);
                 // Those with the same key come behind it.
                 self.keep_key(index, terms.map(|terms| &**terms), published);
                 return None;

@@ -1,6 +1,7 @@
 //! What the engine reports: how it goes on at the home, and what waits there for room.
 
 use std::collections::VecDeque;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use crate::engine::{Asker, Item, Receipt, Report};
@@ -67,8 +68,20 @@ impl<E: Engine> Hub<E> {
         if !self.engine.is_deferring() {
             return 0;
         }
+        self.pending_in_slot(index) + self.unslotted.get(&index).copied().unwrap_or_default()
+    }
+
+    fn pending_in_slot(&self, index: u32) -> u32 {
         let slot = self.channels[index].home.stream();
         slot.map_or(0, |slot| self.engine.waiting(slot))
+    }
+
+    /// Home: a receipt of a channel is with the engine.
+    pub(crate) fn wait_in_engine(&mut self, index: u32, has_slot: bool) {
+        self.channels[index].waiting += 1;
+        if !has_slot {
+            *self.unslotted.entry(index).or_default() += 1;
+        }
     }
 
     /// Home: whether the engine keeps a publication from being ordered. `is_passing`: it is not kept.
@@ -82,24 +95,27 @@ impl<E: Engine> Hub<E> {
 
     #[inline(never)]
     fn blocked_by_deferring(&self, index: u32, is_passing: bool) -> Option<Blocked> {
-        let pending = self.pending_of(index);
+        let pending = self.pending_in_slot(index);
         let is_full = self.engine.is_full();
         if pending == 0 && !is_full {
             return None;
         }
+        let reaches_others = self.engine.reaches_others();
         let has_history = remembers(&self.namespaces, &self.channels[index].name);
         if !has_history {
             // It does so no more: its stream ends with the first publication behind those that wait.
-            return (pending > 0).then_some(Blocked::Engine);
+            return (pending > 0 || reaches_others).then_some(Blocked::Engine);
         }
-        let waits = pending > 0 || !is_passing;
+        let waits = pending > 0 || !is_passing || reaches_others;
         (is_full && waits).then_some(Blocked::Engine)
     }
 
     /// Home: whether publications of this channel may have to wait in the engine.
     #[inline(never)]
     pub(crate) fn may_wait(&self, index: u32) -> bool {
-        remembers(&self.namespaces, &self.channels[index].name) || self.pending_of(index) > 0
+        remembers(&self.namespaces, &self.channels[index].name)
+            || self.engine.reaches_others()
+            || self.pending_of(index) > 0
     }
 
     /// Home: a publication repeats another. `None`: its answer comes behind what waits of its channel.
@@ -119,6 +135,7 @@ impl<E: Engine> Hub<E> {
             origin,
             terms: terms.cloned(),
             first: Some(first),
+            has_slot: true,
         };
         self.engine.fence(slot, receipt);
         self.channels[index].waiting += 1;
@@ -151,10 +168,17 @@ impl<E: Engine> Hub<E> {
                 (receipt, Answer::Published(published))
             }
             Report::Skipped(receipt, position) => {
-                let slot = self.stream_of(receipt.channel);
+                let position = match position {
+                    None if receipt.has_slot => {
+                        let slot = self.stream_of(receipt.channel);
+                        Some(self.engine.position(slot))
+                    }
+                    position => position,
+                };
                 let published = Published {
                     handed: Some(0),
-                    position: Some(position.unwrap_or_else(|| self.engine.position(slot))),
+                    nodes: None,
+                    position,
                     is_skipped: true,
                 };
                 self.keep_key(receipt.channel, receipt.terms.as_deref(), published);
@@ -170,8 +194,9 @@ impl<E: Engine> Hub<E> {
                 let published = found.or(receipt.first).unwrap_or_default();
                 (receipt, Answer::Published(published))
             }
-            Report::Published(receipt, position) => {
-                let published = self.own_published(&receipt, position);
+            Report::Published(receipt, position, nodes) => {
+                let mut published = self.own_published(&receipt, position);
+                published.nodes = nodes;
                 (receipt, Answer::Published(published))
             }
             Report::Failed(receipt) => {
@@ -200,7 +225,11 @@ impl<E: Engine> Hub<E> {
                 return;
             }
             Report::Departed(channel, client) => {
-                return self.member_news(&channel, Event::Left, &client);
+                // All homes of the node hear of it.
+                if self.home(self.channels.hash(&channel), &channel) == self.me {
+                    self.member_news(&channel, Event::Left, &client);
+                }
+                return;
             }
             Report::Presence(Asker(origin), found) => {
                 return self.reply(origin, Answer::Presence(found), outlet);
@@ -210,6 +239,8 @@ impl<E: Engine> Hub<E> {
             }
             Report::Lost(channel) => {
                 if let Some(index) = self.find(&channel) {
+                    // What is in line is of the position that is void.
+                    self.lines.remove(&index);
                     self.lose(index, None, outlet);
                 }
                 return;
@@ -231,8 +262,15 @@ impl<E: Engine> Hub<E> {
     /// A report has been carried out: its channel waits for one less.
     fn settle_receipt(&mut self, receipt: &Receipt) {
         let index = receipt.channel;
-        let slot = self.stream_of(index);
-        self.engine.settle(slot);
+        if receipt.has_slot {
+            let slot = self.stream_of(index);
+            self.engine.settle(slot);
+        } else if let Entry::Occupied(mut count) = self.unslotted.entry(index) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
         self.channels[index].waiting -= 1;
         self.channels.release(index);
         self.keep_to_budget();
@@ -253,6 +291,7 @@ impl<E: Engine> Hub<E> {
     fn own_published(&mut self, receipt: &Receipt, position: Option<Position>) -> Published {
         let published = Published {
             handed: None,
+            nodes: None,
             position,
             is_skipped: false,
         };
@@ -272,6 +311,7 @@ impl<E: Engine> Hub<E> {
         };
         let published = Published {
             handed: Some(self.feed(index, ordered, outlet)),
+            nodes: None,
             position,
             is_skipped: false,
         };
@@ -306,7 +346,7 @@ impl Report {
         match self {
             Self::Item(_, receipt) => receipt.as_ref().map(|receipt| receipt.channel),
             Self::Skipped(receipt, _)
-            | Self::Published(receipt, _)
+            | Self::Published(receipt, ..)
             | Self::Failed(receipt)
             | Self::Fence(receipt)
             | Self::Removed(receipt, _)

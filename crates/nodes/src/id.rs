@@ -24,7 +24,7 @@ pub struct Ticket(pub u32);
 
 /// A request that waits for an answer: of a back end's call, or of another session. Its worker, session and ticket are
 /// those of the node that asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Caller {
     /// The worker of its connection.
     #[serde(with = "wire::WireWorker")]

@@ -1,5 +1,6 @@
 //! Which channels there are.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,27 @@ impl Listing {
     pub fn add(&mut self, more: Self) {
         self.channels.extend(more.channels);
         self.is_too_long |= more.is_too_long || self.channels.len() > LISTED_MAX;
+    }
+
+    /// Adds the channels of another node: subscribers of one channel add up.
+    pub fn merge(&mut self, more: Self) {
+        self.is_too_long |= more.is_too_long;
+        let known = self.channels.iter().enumerate();
+        let mut places: HashMap<Arc<str>, usize> = known
+            .map(|(place, (name, _))| (Arc::clone(name), place))
+            .collect();
+        for (name, clients) in more.channels {
+            match places.get(&name) {
+                Some(place) => {
+                    let all = &mut self.channels[*place].1;
+                    *all = all.saturating_add(clients);
+                }
+                None => {
+                    places.insert(Arc::clone(&name), self.channels.len());
+                    self.push(name, clients);
+                }
+            }
+        }
     }
 
     /// All of them, in no order; `None` if there are more than [`LISTED_MAX`].

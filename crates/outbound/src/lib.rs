@@ -6,6 +6,7 @@
 pub mod acme;
 mod authority;
 mod count;
+pub mod engine;
 mod http;
 mod latency;
 mod metrics;

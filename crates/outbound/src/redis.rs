@@ -4,8 +4,8 @@
 //! server have connections of their own, from a pool; so have subscriptions.
 
 mod feed;
-mod link;
-mod values;
+pub(crate) mod link;
+pub(crate) mod values;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use link::{Dialer, Link};
 use values::{fault, from_server};
 
 /// First and longest pause between two attempts to connect.
-const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
+pub(crate) const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 
 /// The connections to one server.
 #[derive(Debug)]

@@ -180,6 +180,11 @@ impl Blocks {
         log.write_late()
     }
 
+    /// Returns all blocks, also those that are over.
+    pub(crate) fn all(&self) -> Vec<Block> {
+        self.table.read().blocks().collect()
+    }
+
     /// Whether a user is not let in.
     pub(crate) fn has_user(&self, user: &str, now_s: u64) -> bool {
         if !self.is_used.load(Relaxed) {

@@ -25,6 +25,7 @@ use veche_webhooks::hooks::Hooks;
 use crate::access_log::Access;
 use crate::addresses::Addresses;
 use crate::blocks::Blocks;
+use crate::cluster::Cluster;
 use crate::decisions::Decisions;
 use crate::history::Keeper;
 use crate::memory::Memory;
@@ -91,6 +92,8 @@ pub(crate) struct Common {
     pub(crate) restarts: Restarts,
     /// What is decided about clients, for who looks.
     pub(crate) decisions: Decisions,
+    /// The other nodes, if this process belongs to a cluster.
+    pub(crate) cluster: Option<Arc<Cluster>>,
     /// When `warn_rarely` last spoke, in seconds since the start, plus one.
     warned: AtomicU64,
 }
@@ -127,6 +130,7 @@ impl Common {
             hooks: Hooks::default(),
             events: Events::new(Outbound::default()),
             slow: Board::default(),
+            cluster: None,
             warned: AtomicU64::new(0),
         }
     }
@@ -153,6 +157,11 @@ impl Common {
     /// The server's log can be seen here.
     pub(crate) fn with_log(self, log: ServerLog) -> Self {
         Self { log, ..self }
+    }
+
+    /// Returns it as a part of a cluster.
+    pub(crate) fn with_cluster(self, cluster: Option<Arc<Cluster>>) -> Self {
+        Self { cluster, ..self }
     }
 
     /// Those are not let in.

@@ -14,12 +14,14 @@ mod addresses;
 mod back_end;
 mod blocks;
 mod cli;
+mod cluster;
 #[cfg(test)]
 mod codes;
 mod common;
 mod decisions;
 mod dev;
 mod dump;
+mod engine;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;

@@ -5,6 +5,7 @@ mod acme;
 mod admin;
 mod calls;
 mod certificates;
+mod engine;
 mod events;
 mod front;
 mod histogram;
@@ -12,6 +13,7 @@ mod history;
 mod hooks;
 mod identity;
 mod logs;
+mod nodes;
 mod process;
 mod scripts;
 mod tables;
@@ -32,6 +34,7 @@ use veche_frontends::guessing::Lock;
 use veche_frontends::stats::{Cell, Handshake, SealFailure, Stats, TURN_BUCKETS_US, TurnedAway};
 use veche_jwt::Refusal;
 use veche_outbound::Outbound;
+use veche_outbound::engine::RemoteStore;
 use veche_store::Store;
 
 use crate::common::Common;
@@ -68,6 +71,7 @@ impl Report {
         ))));
         registry.register_collector(Box::new(acme::Acme(common.orders.clone())));
         registry.register_collector(Box::new(history::History(Arc::clone(&common))));
+        registry.register_collector(Box::new(nodes::Nodes(Arc::clone(&common))));
         registry.register_collector(Box::new(events::Told(Arc::clone(&common))));
         registry.register_collector(Box::new(hooks::Decided(Arc::clone(&common))));
         registry.register_collector(Box::new(logs::Logs(Arc::clone(&common))));
@@ -81,6 +85,13 @@ impl Report {
             shown: Mutex::default(),
             dev: None,
         }
+    }
+
+    /// The same, with the figures of an engine outside the process, if there is one.
+    pub(crate) fn with_engine(mut self, engine: Option<RemoteStore>) -> Self {
+        let engine = Box::new(engine::Engine(engine));
+        self.registry.register_collector(engine);
+        self
     }
 
     /// The same, which tells the developer's pages what fails.
@@ -112,6 +123,10 @@ impl Report {
             "tables": tables::figures(&self.store),
         });
         let history = self.common.history.stats();
+        if let Some(cluster) = &self.common.cluster {
+            let now_ms = veche_clock::monotonic_ms();
+            status["cluster"] = cluster.seen().status(now_ms);
+        }
         if let Some(error) = history.last_error.filter(|_| history.is_failing) {
             status["history_error"] = error.into();
         }
@@ -510,6 +525,7 @@ mod tests {
             store,
             "0".to_owned(),
         );
+        let report = report.with_engine(None);
         (common, report)
     }
 

@@ -16,7 +16,7 @@ use landlock::{
     RulesetStatus, Scope, make_bitflags,
 };
 
-use veche_config::{Config, Handler, Identity, Jwt, KeySource, StaticRoot};
+use veche_config::{Config, Engine, Handler, Identity, Jwt, KeySource, RedisEngine, StaticRoot};
 use veche_logging as logging;
 
 /// The newest that is asked for; of what a kernel does not know it enforces the rest. What came after this one
@@ -159,7 +159,10 @@ pub(crate) fn enter(config: &Config) -> Result<Confined, SandboxError> {
 /// The ports that the process connects to; `None`: scripts connect where they like, and an authority of certificates
 /// names ports itself.
 fn connects_to(config: &Config) -> Option<BTreeSet<u16>> {
-    let is_free = !config.apps.is_empty() || !config.services.is_empty();
+    // Sentinels name the ports of servers.
+    let has_sentinels = |redis: &RedisEngine| redis.sentinels.is_some();
+    let is_found = matches!(&config.engine, Engine::Redis(redis) if has_sentinels(redis));
+    let is_free = is_found || !config.apps.is_empty() || !config.services.is_empty();
     match is_free || !config.ordered().is_empty() {
         true => None,
         false => Some(config_ports(config)),
@@ -182,8 +185,17 @@ fn config_ports(config: &Config) -> BTreeSet<u16> {
     let events = config.events.iter().map(|events| events.url.expose());
     let urls = identities.chain(keys).chain(hooks).chain(events);
     urls.filter_map(|url| url::Url::parse(url).ok()?.port_or_known_default())
+        .chain(engine_port(config))
         .chain([DNS_PORT])
         .collect()
+}
+
+/// That of the engine outside the process.
+fn engine_port(config: &Config) -> Option<u16> {
+    match &config.engine {
+        Engine::Redis(redis) => Some(redis.keyspace.server.port),
+        Engine::Memory => None,
+    }
 }
 
 /// What is not there can't be read either way.

@@ -14,6 +14,8 @@ use veche_frontends::{Outboxes, Parting, Ports, Post, Shared};
 use veche_hub::{Hub, Now, WorkerId};
 use veche_mailbox::{Class, Mailbox, Wake as _};
 use veche_net::Driver;
+use veche_nodes::NodeId;
+use veche_outbound::engine::RemoteStore;
 use veche_script::LoadRun;
 use veche_supervisor::message::{DecisionFilter, DumpRequest};
 use veche_supervisor::process::{DrainReason, ServerControl, Start, deal};
@@ -23,9 +25,11 @@ use veche_terminal::as_ms;
 use crate::access_log::Access;
 use crate::back_end::{BackEnd, Sockets};
 use crate::blocks::Blocks;
+use crate::cluster::{Cluster, Identity};
 use crate::common::Common;
 use crate::dev::Dev;
 use crate::dump::Dumps;
+use crate::engine;
 use crate::files::DiskFiles;
 use crate::history::Keeper;
 use crate::memory;
@@ -78,11 +82,17 @@ pub(crate) fn start(
         .with_log(start.log)
         .with_restarts(start.restarts);
     let seed = random_u64()?;
-    let mut hubs = hubs(&config, workers, seed)?;
+    let node = NodeId(random_u64()?);
+    let engine = engine::connect(&config.engine, &library.outbound, node)?;
+    let mut hubs = hubs(&config, workers, seed, engine.is_some())?;
     let history = Keeper::begin(config.history.as_ref(), boot, &mut hubs)?;
     let blocks = Blocks::open(config.api.blocks.as_deref());
     let blocks = blocks.map_err(|error| format!("[api] blocks: {error}"))?;
-    let common = Arc::new(common.with_history(history).with_blocks(blocks));
+    let cluster = engine.as_ref().map(|engine| (Cluster::new(), engine));
+    let has_cluster = cluster.is_some();
+    let common = common.with_history(history).with_blocks(blocks);
+    let common = common.with_cluster(cluster.as_ref().map(|(cluster, _)| Arc::clone(cluster)));
+    let common = Arc::new(common);
     let opened = Access::open(&config).map_err(|error| error.to_string())?;
     let switched = common.access.switch(opened);
     switched.map_err(|error| error.to_string())?;
@@ -96,7 +106,7 @@ pub(crate) fn start(
         Arc::clone(&common),
         library.outbound.clone(),
         Arc::clone(&library.store),
-        random_uid()?,
+        node.to_string(),
     );
     let dev = match start.dev {
         true => {
@@ -106,6 +116,7 @@ pub(crate) fn start(
         }
         false => None,
     };
+    let report = report.with_engine(engine.clone());
     let report = Arc::new(report.with_dev(dev.clone()));
     report.configured(&config);
     // Control mail is bounded by what sessions can ask for; this is far above that.
@@ -113,8 +124,29 @@ pub(crate) fn start(
         control_max: 1 << 26,
         ..veche_mailbox::Options::default()
     };
-    let mut ends = Mailbox::mesh(workers + 1, &options);
+    // Workers, the node, the control thread.
+    let lanes = workers + usize::from(has_cluster);
+    let mut ends = Mailbox::mesh(lanes + 1, &options);
     let control = ends.pop().ok_or("no mailbox for the control thread")?;
+    if let Some((cluster, engine)) = cluster {
+        let mailbox = ends.pop().ok_or("no mailbox for the node")?;
+        let identity = Identity {
+            id: node,
+            name: config.node_name.clone().unwrap_or_else(host_name),
+            settings: config.effective.agreed(),
+        };
+        let port = engine.peers(cluster.wake());
+        let port = port.map_err(|error| format!("no threads for the engine: {error}"))?;
+        cluster.start(
+            identity,
+            port,
+            mailbox,
+            seed,
+            workers as u16,
+            &common,
+            &report,
+        )?;
+    }
     let site = Arc::new(site::build(
         &config,
         &library,
@@ -133,13 +165,15 @@ pub(crate) fn start(
     let (failed, failures) = std::sync::mpsc::sync_channel(workers);
     for (me, ((mailbox, sockets), hub)) in ends.into_iter().zip(hands).zip(hubs).enumerate() {
         let outboxes = Outboxes::new(outbox_bytes_max(&config)).with_random(random);
-        let ports = Ports::new(outboxes, Post::new(workers as u16, options.credits - 1));
+        let mut ports = Ports::new(outboxes, Post::new(lanes as u16, options.credits - 1));
+        ports.nodes = has_cluster.then_some(WorkerId(workers as u16));
         let (site, common) = (Arc::clone(&site), Arc::clone(&common));
         let report: Arc<Report> = Arc::clone(&report);
         let shelf = Arc::clone(&shelf);
         let outbound = library.outbound.clone();
         let dev = dev.clone();
         let doors = Arc::clone(&doors);
+        let engine = engine.clone();
         let failed = failed.clone();
         thread::Builder::new()
             .name(format!("worker {me}"))
@@ -180,9 +214,15 @@ pub(crate) fn start(
                 }
                 let doors = (sockets, doors);
                 match driver {
-                    Sockets::Epoll(own) => serve(*own, shared, mailbox, common, doors, &failed),
-                    Sockets::Uring(own) => serve(*own, shared, mailbox, common, doors, &failed),
-                    Sockets::Delayed(own) => serve(*own, shared, mailbox, common, doors, &failed),
+                    Sockets::Epoll(own) => {
+                        serve(*own, shared, mailbox, common, (doors, engine), &failed)
+                    }
+                    Sockets::Uring(own) => {
+                        serve(*own, shared, mailbox, common, (doors, engine), &failed)
+                    }
+                    Sockets::Delayed(own) => {
+                        serve(*own, shared, mailbox, common, (doors, engine), &failed)
+                    }
                 }
             })
             .map_err(|error| format!("no thread for worker {me}: {error}"))?;
@@ -210,7 +250,7 @@ pub(crate) fn start(
 }
 
 /// A hub for each worker, with its part of what channels remember.
-fn hubs(config: &Config, workers: usize, seed: u64) -> Result<Vec<Hub>, String> {
+fn hubs(config: &Config, workers: usize, seed: u64, is_remote: bool) -> Result<Vec<Hub>, String> {
     let namespaces = Arc::new(veche_config::namespaces(config));
     let bytes_max = site::history_bytes_max(config);
     let hub = |me| {
@@ -218,7 +258,11 @@ fn hubs(config: &Config, workers: usize, seed: u64) -> Result<Vec<Hub>, String> 
             epoch_seed: random_u64()?,
             ..veche_hub::Options::default()
         };
-        let mut hub = Hub::new(WorkerId(me), workers as u16, seed, options);
+        let (me, workers) = (WorkerId(me), workers as u16);
+        let mut hub = match is_remote {
+            false => Hub::new(me, workers, seed, options),
+            true => Hub::with_engine(me, workers, seed, options, engine::of_hub(random_u64()?)),
+        };
         hub.set_history(Arc::clone(&namespaces), bytes_max);
         hub.set_now(Now {
             // As workers have it: what is counted from the start, is counted from here.
@@ -235,7 +279,7 @@ fn serve<D: Driver>(
     shared: Shared,
     mailbox: Mailbox<Letter>,
     common: Arc<Common>,
-    (sockets, doors): (Vec<(usize, OwnedFd)>, Doors),
+    ((sockets, doors), engine): ((Vec<(usize, OwnedFd)>, Doors), Option<RemoteStore>),
     up: &std::sync::mpsc::SyncSender<Result<(), String>>,
 ) {
     let waker = driver.waker();
@@ -245,9 +289,15 @@ fn serve<D: Driver>(
         worker.keep_history(writer);
     }
     worker.set_doors(doors);
-    let result = sockets
-        .into_iter()
-        .try_for_each(|(listener, socket)| worker.listen(listener as u16, socket));
+    let connected = engine.map_or(Ok(()), |engine| {
+        let waker = worker.waker();
+        worker.set_engine(engine.channels(move || waker.wake())?);
+        Ok(())
+    });
+    let mut sockets = sockets.into_iter();
+    let result = connected.and_then(|()| {
+        sockets.try_for_each(|(listener, socket)| worker.listen(listener as u16, socket))
+    });
     let is_up = result.is_ok();
     let _ = up.send(result.map_err(cannot_start));
     if is_up {
@@ -401,6 +451,9 @@ impl ServerControl for Server {
     }
 
     fn close(&self) {
+        if let Some(cluster) = &self.common.cluster {
+            cluster.leave();
+        }
         self.common.history.close();
     }
 
@@ -450,6 +503,12 @@ fn random(bytes: &mut [u8]) {
 
 fn random_u64() -> Result<u64, String> {
     getrandom::u64().map_err(|error| format!("the system gives no random numbers: {error}"))
+}
+
+/// Returns the name of this machine.
+fn host_name() -> String {
+    let system = rustix::system::uname();
+    system.nodename().to_string_lossy().into_owned()
 }
 
 fn random_uid() -> Result<String, String> {

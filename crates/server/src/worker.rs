@@ -8,6 +8,7 @@ mod accepting;
 mod clients;
 mod clock;
 mod completions;
+mod engine;
 mod history;
 mod host;
 mod journal;
@@ -74,6 +75,8 @@ struct Rest<A: Host> {
     journal: Journal,
     /// Where history is written, if it is.
     ledger: Option<Ledger>,
+    /// The way to an engine outside the process.
+    engine: Option<Box<crate::engine::Port>>,
     /// Decides on commands instead of the hooks.
     decider: Option<Box<dyn Decide>>,
     /// Where other threads leave what this worker asked them.
@@ -115,6 +118,7 @@ impl<D: Driver, A: Host> Worker<D, A> {
             doors: Doors::default(),
             journal: Journal::default(),
             ledger: None,
+            engine: None,
             decider: None,
             completions,
             closed: 0,
@@ -136,6 +140,16 @@ impl<D: Driver, A: Host> Worker<D, A> {
     /// What channels remember is written there.
     pub(crate) fn keep_history(&mut self, writer: impl Log + 'static) {
         self.rest.ledger = Some(Ledger::new(Box::new(writer)));
+    }
+
+    /// Wakes this worker from another thread.
+    pub(crate) fn waker(&self) -> veche_net::Waker {
+        self.driver.waker()
+    }
+
+    /// The hub's engine is outside the process.
+    pub(crate) fn set_engine(&mut self, port: crate::engine::Port) {
+        self.rest.engine = Some(Box::new(port));
     }
 
     /// Accepts on a socket, for the site's listener with that index.
@@ -314,6 +328,7 @@ impl<A: Host> Rest<A> {
         self.go_on_shaking(driver);
         self.take_mail(driver);
         self.hear_history();
+        self.hear_engine();
         self.take_completions();
         self.pulse.set(Step::Remainder);
         self.worker.finish_turn();
@@ -321,6 +336,7 @@ impl<A: Host> Rest<A> {
         self.dial(driver);
         self.perform_requests();
         self.write_history();
+        self.order_engine();
         self.note_events();
         self.pulse.set(Step::Logs);
         self.log();
@@ -335,6 +351,7 @@ impl<A: Host> Rest<A> {
         self.post();
         self.settle_accepting(driver);
         self.worker.end_turn();
+        self.order_engine();
         self.command_transports(driver);
     }
 }

@@ -39,7 +39,10 @@ const EDGES: &[(&str, &[&str])] = &[
         "veche-script",
         &["veche-store", "veche-calls", "veche-runtime", "veche-types"],
     ),
-    ("veche-outbound", &["veche-calls", "veche-tls"]),
+    (
+        "veche-outbound",
+        &["veche-calls", "veche-nodes", "veche-tls", "veche-types"],
+    ),
     (
         "veche-frontends",
         &[

@@ -27,6 +27,9 @@ impl<M> WorkerMessage<M> {
             Self::Hub(mail) => mail_between_nodes(mail, from, to).map_err(Self::Hub),
             Self::Relay(relay) => Ok(Message::Relay(relay)),
             Self::Census(census) => Ok(Message::Connections(census)),
+            Self::Block(command) => Ok(Message::Block(command)),
+            // Its node is chosen where it is sent.
+            Self::RelayTo(_, relay) => Ok(Message::Relay(relay)),
             // Applications choose their own form within a node.
             Self::App(message) => Err(Self::App(message)),
         }
@@ -173,6 +176,7 @@ fn answer_between_nodes(answer: Answer) -> Result<NodeAnswer, Answer> {
         | Answer::Presence(_)
         | Answer::PresenceStats(_)
         | Answer::Instructed(_)
-        | Answer::Settled => return Err(answer),
+        | Answer::Settled
+        | Answer::Partial { .. } => return Err(answer),
     })
 }

@@ -3,6 +3,7 @@
 //! at once: what they publish is to reach the clients of that one.
 
 use veche_frontends::Parting;
+use veche_types::codes::CloseCode;
 
 use crate::apps::AppHost;
 use crate::worker::{Request, Worker};
@@ -124,6 +125,19 @@ impl<A: AppHost, T> Worker<A, T> {
         for index in 0..self.slab.end() {
             if let Some(id) = self.slab.id_at(index) {
                 self.handle_failed(id, "the server has stopped");
+            }
+        }
+    }
+
+    /// Commands about users of this worker may be lost, a disconnect or a refresh: each client with a user has to connect
+    /// again.
+    pub fn handle_commands_lost(&mut self) {
+        let (code, reason) = CloseCode::InsufficientState.parts();
+        for index in 0..self.slab.end() {
+            let id = self.slab.id_at(index);
+            if let Some(id) = id.filter(|id| self.shared.hub.user_of(*id).is_some()) {
+                let kick = (id, code, reason.to_owned());
+                self.shared.ports.kicks.push(kick);
             }
         }
     }

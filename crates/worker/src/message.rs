@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use veche_frontends::{Census, Relay, list_connections};
 use veche_hub::{Caller, Class, Mail, Outlet as _};
+use veche_nodes::{BlockCommand, NodeId};
 use veche_types::WorkerId;
 
 use crate::apps::AppHost;
@@ -20,6 +21,10 @@ pub enum WorkerMessage<M> {
     Relay(Relay),
     /// A question for its connections.
     Census(Arc<Census>),
+    /// Client commands for a response of another node, to the cluster.
+    RelayTo(NodeId, Relay),
+    /// A block for all nodes, to the cluster.
+    Block(BlockCommand),
 }
 
 impl<M> WorkerMessage<M> {
@@ -28,8 +33,8 @@ impl<M> WorkerMessage<M> {
     pub fn is_data(&self) -> bool {
         match self {
             Self::Hub(mail) => mail.class() != Class::Control,
-            Self::App(_) | Self::Relay(_) => true,
-            Self::Census(_) => false,
+            Self::App(_) | Self::Relay(_) | Self::RelayTo(..) => true,
+            Self::Census(_) | Self::Block(_) => false,
         }
     }
 }
@@ -77,6 +82,8 @@ impl<A: AppHost, T> Worker<A, T> {
                 self.shared.ports.post.lanes[from].finished += 1;
             }
             WorkerMessage::Census(census) => self.answer_census(&census),
+            // These are for the cluster, which is no worker.
+            WorkerMessage::RelayTo(..) | WorkerMessage::Block(_) => {}
         }
     }
 
@@ -90,6 +97,9 @@ impl<A: AppHost, T> Worker<A, T> {
     /// `None`; messages to one worker come in the order in which they have to arrive.
     #[inline]
     pub fn poll_message(&mut self) -> Option<Outgoing<A::Message>> {
+        if !self.shared.ports.blocks.is_empty() {
+            self.hand_out_blocks();
+        }
         if let Some(outgoing) = self.outgoing.pop_front() {
             return Some(outgoing);
         }
@@ -108,6 +118,7 @@ impl<A: AppHost, T> Worker<A, T> {
             self.next_lane += 1;
         }
         let outgoing = self.poll_app_message().or_else(|| self.poll_relay());
+        let outgoing = outgoing.or_else(|| self.poll_for_nodes());
         if outgoing.is_none() {
             (self.next_lane, self.next_relay) = (0, 0);
         }
@@ -144,13 +155,15 @@ impl<A: AppHost, T> Worker<A, T> {
     /// Takes the first relay behind `next_relay` whose lane has room, so that those of one lane keep their order.
     fn poll_relay(&mut self) -> Option<Outgoing<A::Message>> {
         let (me, credits) = (self.index(), self.limits.app_credits);
+        let nodes = self.shared.ports.nodes;
         let (relays, lanes) = (
             &mut self.shared.ports.relays,
             &mut self.shared.ports.post.lanes,
         );
         while let Some(relay) = relays.get(self.next_relay) {
             let to = usize::from(relay.to.worker.0);
-            let is_known = to < lanes.len() && to != me;
+            let is_worker = nodes.is_none_or(|nodes| to != usize::from(nodes.0));
+            let is_known = to < lanes.len() && to != me && is_worker;
             if is_known && lanes[to].unfinished >= credits {
                 self.next_relay += 1;
                 continue;
@@ -166,6 +179,34 @@ impl<A: AppHost, T> Worker<A, T> {
         None
     }
 
+    /// Takes what is for the cluster and not for the hub of a worker.
+    fn poll_for_nodes(&mut self) -> Option<Outgoing<A::Message>> {
+        let ports = &mut self.shared.ports;
+        let to = usize::from(ports.nodes?.0);
+        let lane = ports.post.lanes.get_mut(to)?;
+        if lane.unfinished >= self.limits.app_credits {
+            return None;
+        }
+        let (node, relay) = ports.far_relays.pop_front()?;
+        lane.unfinished += 1;
+        let message = WorkerMessage::RelayTo(node, relay);
+        Some(Outgoing { to, message })
+    }
+
+    /// Hands blocks to the cluster, before instructions that follow them.
+    fn hand_out_blocks(&mut self) {
+        let ports = &mut self.shared.ports;
+        let Some(nodes) = ports.nodes else {
+            return;
+        };
+        while let Some(command) = ports.blocks.pop_front() {
+            self.outgoing.push_back(Outgoing {
+                to: nodes.0.into(),
+                message: WorkerMessage::Block(command),
+            });
+        }
+    }
+
     /// Begins what this worker was asked to ask of all.
     pub(crate) fn begin_censuses(&mut self) {
         if self.shared.ports.censuses.is_empty() {
@@ -173,6 +214,12 @@ impl<A: AppHost, T> Worker<A, T> {
         }
         for census in std::mem::take(&mut self.shared.ports.censuses) {
             let census = Arc::new(census);
+            if let Some(nodes) = self.shared.ports.nodes {
+                let message = WorkerMessage::Census(census);
+                let to = nodes.0.into();
+                self.outgoing.push_back(Outgoing { to, message });
+                continue;
+            }
             for to in 0..self.shared.ports.post.lanes.len() {
                 if to != self.index() {
                     let message = WorkerMessage::Census(Arc::clone(&census));

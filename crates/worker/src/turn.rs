@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use veche_frontends::hooks::Decider;
-use veche_hub::{Batch, Caller, Happening, Instruction};
+use veche_hub::{Batch, Caller, Happening, Instruction, RemoteEngine};
+use veche_nodes::engine::channel::{Event, Order};
 
 use crate::apps::AppHost;
 use crate::limits::{MAINTENANCE_MS, RETRY_LATER_MS, RETRY_MS, TurnState};
@@ -227,6 +228,28 @@ impl<A: AppHost, T> Worker<A, T> {
     /// The log has everything up to this batch.
     pub fn handle_durable(&mut self, batch: u64) {
         self.shared.hub.durable(batch, &mut self.shared.ports);
+    }
+
+    /// Takes events of an engine outside the process.
+    pub fn handle_engine(&mut self, events: Vec<Event>) {
+        let Some(engine) = self.shared.hub.engine().remote() else {
+            return;
+        };
+        for event in events {
+            engine.handle(event);
+        }
+        while self.shared.hub.take_reports(&mut self.shared.ports) {
+            self.hand_out_answers();
+        }
+    }
+
+    /// Returns the orders for an engine outside the process, which the driver takes out; `None` where there is none.
+    pub fn engine_orders(&mut self) -> Option<&mut Vec<Order>> {
+        self.shared
+            .hub
+            .engine()
+            .remote()
+            .map(RemoteEngine::take_orders)
     }
 
     /// Says whether the log makes no progress now, so that waiting for it needs no haste.

@@ -19,6 +19,8 @@ pub(crate) enum Section {
     Route,
     Namespace,
     History,
+    Engine,
+    Node,
     Limits,
     Jwt,
     SubscriptionJwt,
@@ -32,7 +34,7 @@ pub(crate) enum Section {
 
 impl Section {
     /// In the order of the reference.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Server,
         Self::AccessLog,
         Self::Listen,
@@ -42,6 +44,8 @@ impl Section {
         Self::Route,
         Self::Namespace,
         Self::History,
+        Self::Engine,
+        Self::Node,
         Self::Limits,
         Self::Jwt,
         Self::SubscriptionJwt,
@@ -65,6 +69,8 @@ impl Section {
             Self::Route => "route",
             Self::Namespace => "namespace",
             Self::History => "history",
+            Self::Engine => "engine",
+            Self::Node => "node",
             Self::Limits => "limits",
             Self::Jwt => "jwt",
             Self::SubscriptionJwt => "subscription_jwt",
@@ -110,6 +116,8 @@ impl Section {
             Self::Route => "[[route]]",
             Self::Namespace => "[[namespace]]",
             Self::History => "[history]",
+            Self::Engine => "[engine]",
+            Self::Node => "[node]",
             Self::Limits => "[limits]",
             Self::Jwt => "[jwt]",
             Self::SubscriptionJwt => "[subscription_jwt]",
@@ -162,6 +170,10 @@ impl Section {
             Self::History => {
                 "Storage of history on disk, beyond the life of the server process. See [the guide](../guide/history.md#on-disk)."
             }
+            Self::Engine => {
+                "The engine: what orders publications, stores history and connects several servers into one service."
+            }
+            Self::Node => "This server among those that share an engine.",
             Self::Limits => {
                 "Limits per client and in total. The defaults suit a server on the open internet."
             }

@@ -89,7 +89,7 @@ fn sections() {
     says_after_listen(
         "[auth]\n",
         &[
-            "3:2: unknown section \"auth\"; there are [server], [access_log], [[listen]], [acme], [[app]], [[service]], [[route]], [[namespace]], [history], [limits], [jwt], [subscription_jwt], [identity_hook], [hooks], [pam], [events], [api], [admin]",
+            "3:2: unknown section \"auth\"; there are [server], [access_log], [[listen]], [acme], [[app]], [[service]], [[route]], [[namespace]], [history], [engine], [node], [limits], [jwt], [subscription_jwt], [identity_hook], [hooks], [pam], [events], [api], [admin]",
         ],
     );
     says_after_listen(

@@ -6,6 +6,7 @@
 mod exchange;
 mod list;
 mod names;
+mod nodes;
 mod reported;
 
 use std::collections::VecDeque;
@@ -30,6 +31,7 @@ pub(crate) use exchange::Exchange;
 pub use exchange::Shape;
 use exchange::{Content, UNCOUNTED};
 use names::{known, named, personal};
+pub use nodes::bind_undecided;
 use reported::report_publish;
 
 /// Most questions of one back end that may wait for their answers; its input waits then.
@@ -183,32 +185,15 @@ impl Backend {
         let Instructing { user, instruction } = command;
         let is_counted =
             instruction.means_all() && matches!(instruction.deed, Deed::Disconnect { .. });
-        let is_end = matches!(
-            instruction.deed,
-            Deed::Disconnect { .. }
-                | Deed::Refresh {
-                    is_expired: true,
-                    ..
-                }
-        );
-        // Both also bind connections that still wait for a decision, or for an answer that names the user. A connect hook
-        // is told the id of such a connection.
-        let client = instruction.client.as_deref();
-        match client {
-            _ if !is_end => {}
-            Some(client) => shared.process.end_client(&user.0, client),
-            // Only sessions that are open have an id.
-            None if instruction.session.is_some() => {}
-            None => shared.process.end_user(&user.0, &instruction.except),
-        }
-        if let Deed::Unsubscribe { channel } = &instruction.deed
-            && instruction.session.is_none()
-        {
-            shared.process.end_subscription(&user.0, channel, client);
-        }
-        let from = Some((session, ticket(self.next_number(), 0)));
-        let (hub, ports) = (&mut shared.hub, &mut shared.ports);
-        let outcome = hub.instruct(from, &user.0, instruction, ports);
+        let from = (session, ticket(self.next_number(), 0));
+        let outcome = match shared.ports.nodes {
+            Some(nodes) => nodes::instruct(from, &user.0, instruction, nodes, shared),
+            None => {
+                bind_undecided(&*shared.process, &user.0, &instruction);
+                let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+                hub.instruct(Some(from), &user.0, instruction, ports)
+            }
+        };
         let outcome =
             outcome.map_err(|error| BadCommand::new(format!("bad user {:?}: {error}", user.0)))?;
         let (connections, open) = match outcome {
@@ -246,10 +231,25 @@ impl Backend {
             }
         };
         let Block::User { user, .. } = block else {
-            let content = unwritten.unwrap_or_else(|| Content::Written("{}".to_owned()));
-            self.owe(None, 0, content);
+            let open = match shared.ports.nodes {
+                Some(_) => {
+                    let caller = Caller {
+                        worker: shared.hub.worker(),
+                        session,
+                        ticket: ticket(self.next_number(), 0),
+                    };
+                    nodes::block(block, Some(caller), &mut shared.ports);
+                    UNCOUNTED
+                }
+                None => 0,
+            };
+            self.owe(None, open, unwritten.unwrap_or(Content::Instructed));
             return Ok(Progress::Done);
         };
+        if shared.ports.nodes.is_some() {
+            // The others have it in force before they close his connections.
+            nodes::block(block, None, &mut shared.ports);
+        }
         // In force by now: who comes after that is not let in.
         let (code, reason) = CloseCode::Blocked.parts();
         let reason = Arc::from(reason);
@@ -276,7 +276,11 @@ impl Backend {
         let channel = personal(&user.0, &mut name)?;
         let from = (session, ticket(self.next_number(), 0));
         let (hub, ports) = (&mut shared.hub, &mut shared.ports);
-        let (status, open) = match hub.ask(from, channel, Question::UserStatus, ports) {
+        let outcome = match ports.nodes {
+            Some(nodes) => nodes::ask_status(from, channel, nodes, ports),
+            None => hub.ask(from, channel, Question::UserStatus, ports),
+        };
+        let (status, open) = match outcome {
             Outcome::Done(Answer::UserStatus(status)) => (Some(status), 0),
             Outcome::Done(_) => (None, 0),
             Outcome::Pending => (None, 1),
@@ -297,7 +301,11 @@ impl Backend {
         let from = (session, ticket(self.next_number(), 0));
         let pattern = Glob::new(pattern.map_or("*", |pattern| &pattern.0))
             .map_err(|error| BadCommand::new(format!("bad pattern: {error}")))?;
-        let (here, open) = shared.hub.list(from, pattern, &mut shared.ports);
+        let ports = &mut shared.ports;
+        let (here, open) = match ports.nodes {
+            Some(nodes) => nodes::list(from, pattern, nodes, ports),
+            None => shared.hub.list(from, pattern, ports),
+        };
         self.owe(None, open, Content::Channels(here));
         Ok(Progress::Done)
     }
@@ -327,9 +335,12 @@ impl Backend {
                 ticket,
             },
         });
-        let workers = u32::from(shared.hub.workers());
+        let answers = match shared.ports.nodes {
+            Some(_) => 1,
+            None => shared.hub.workers().into(),
+        };
         let content = Content::Connections(Connections::default());
-        self.owe(None, workers, content);
+        self.owe(None, answers, content);
         Ok(Progress::Done)
     }
 
@@ -445,6 +456,10 @@ impl Backend {
             return;
         };
         match (&mut exchange.content, answer) {
+            (_, Answer::Partial { answered, known }) => {
+                exchange.partial = Some((answered, known));
+                return;
+            }
             (Content::Published(_, _, targets), Answer::Published(published)) => {
                 if let Some(place) = targets.get_mut(target) {
                     *place = Some(published);
@@ -515,6 +530,7 @@ impl Backend {
             id: id.map(Into::into),
             open,
             content,
+            partial: None,
         });
     }
 

@@ -11,4 +11,4 @@ pub(crate) use crate::http::api_error::status_of;
 pub use crate::http::api_error::write_error;
 pub use api::{Direct, DirectCall};
 pub(crate) use execution::Exchange;
-pub use execution::{Backend, EXCHANGES_MAX, Progress, Shape, Unwilling};
+pub use execution::{Backend, EXCHANGES_MAX, Progress, Shape, Unwilling, bind_undecided};

@@ -63,6 +63,11 @@ pub trait Process {
         let _ = (block, now_s);
         Err(NotBlocked::TooMany)
     }
+    /// Whether there is another node with that id.
+    fn has_node(&self, id: &str) -> bool {
+        let _ = id;
+        false
+    }
     /// How often a user's connections were ended so far, by the word of a back end.
     fn endings(&self) -> u64 {
         0

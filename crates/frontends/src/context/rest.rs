@@ -19,6 +19,8 @@ impl Ports {
             ("lost channels", self.lost.len() as u64),
             ("instructions to settle", self.settling.len() as u64),
             ("relays", self.relays.len() as u64),
+            ("relays to nodes", self.far_relays.len() as u64),
+            ("blocks", self.blocks.len() as u64),
             ("renewals", self.renewals.len() as u64),
             ("answers of applications", self.app_answers.len() as u64),
             ("questions", self.questions.len() as u64),

@@ -13,6 +13,7 @@ use veche_hub::{
     Answer, Caller as ApiCaller, Class, ConnectionId, Deed, Delivery, Hub, Instruction, Mail,
     Outlet, Ticket, WorkerId,
 };
+use veche_nodes::{BlockCommand, NodeId};
 use veche_proto::websocket::{Codecs, ContextBudget};
 
 use crate::context::app::{AppAnswer, AppId};
@@ -436,6 +437,13 @@ pub struct Ports {
     /// Commands for responses of this worker and of others; the worker calls
     /// [`Connection::relayed`](crate::Connection::relayed) where they are.
     pub relays: VecDeque<Relay>,
+    /// Commands for responses of other nodes.
+    pub far_relays: VecDeque<(NodeId, Relay)>,
+    /// Blocks that other nodes have to put in force, each with the call that waits for it.
+    pub blocks: VecDeque<BlockCommand>,
+    /// The lane to the cluster, where this node belongs to one: commands and questions about users, channels and connections
+    /// go there, and the answer covers all nodes.
+    pub nodes: Option<WorkerId>,
     /// Tokens that applications hand in for sessions; the worker calls [`Connection::renew`](crate::Connection::renew) and
     /// tells them what came of it.
     pub renewals: Vec<Renewal>,
@@ -473,6 +481,9 @@ impl Ports {
             lost: Vec::new(),
             settling: Vec::new(),
             relays: VecDeque::new(),
+            far_relays: VecDeque::new(),
+            blocks: VecDeque::new(),
+            nodes: None,
             renewals: Vec::new(),
             app_answers: VecDeque::new(),
             questions: VecDeque::new(),

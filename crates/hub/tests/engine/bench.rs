@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use veche_hub::{
     Answer, Budget, Caller, Class, ClientInfo, ConnectionId, Delivery, Engine, Event, History, Hub,
-    Instruction, Joined, Mail, MemoryEngine, Namespace, Namespaces, Now, Options, Outcome, Outlet,
+    Instruction, Joined, Mail, Namespace, Namespaces, NodeEngine, Now, Options, Outcome, Outlet,
     Page, PayloadKind, PayloadRef, PresenceStats, PublishOptions, Published, Query, Question,
     Recovery, Since, SubscribeOptions, Ticket, WorkerId,
 };
 
 use crate::common::{name, session};
-use crate::unruly::Unruly;
 
 pub(crate) const CHANNEL: &str = "kept:1";
 pub(crate) const ROOM: &str = "room:1";
@@ -88,7 +87,7 @@ pub(crate) trait Driven: Engine + Sized {
     fn forget_members(&mut self) {}
 }
 
-impl Driven for MemoryEngine {
+impl Driven for NodeEngine {
     const KNOWS_SUBSCRIBERS: bool = true;
 
     fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool {
@@ -97,20 +96,6 @@ impl Driven for MemoryEngine {
             hub.durable(batch.number, desk);
         }
         batch.is_some()
-    }
-}
-
-impl Driven for Unruly {
-    const KNOWS_SUBSCRIBERS: bool = false;
-
-    fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool {
-        let has_arrived = hub.engine().arrive();
-        while hub.take_reports(desk) {}
-        has_arrived
-    }
-
-    fn forget_members(&mut self) {
-        self.members.clear();
     }
 }
 
@@ -126,7 +111,7 @@ pub(crate) struct Bench<E> {
     stats: Option<PresenceStats>,
 }
 
-impl Bench<MemoryEngine> {
+impl Bench<NodeEngine> {
     pub(crate) fn memory(has_log: bool) -> Self {
         let mut hub = Hub::new(WorkerId(0), 1, 7, Options::default());
         if has_log {
@@ -136,15 +121,8 @@ impl Bench<MemoryEngine> {
     }
 }
 
-impl Bench<Unruly> {
-    pub(crate) fn on(engine: Unruly) -> Self {
-        let options = Options::default();
-        Self::with(Hub::with_engine(WorkerId(0), 1, 7, options, engine))
-    }
-}
-
 impl<E: Driven> Bench<E> {
-    fn with(mut hub: Hub<E>) -> Self {
+    pub(crate) fn with(mut hub: Hub<E>) -> Self {
         let history = History {
             size: 100,
             ttl_ms: 60_000,

@@ -393,7 +393,7 @@ impl Engine for Unruly {
         if self.broken == Broken::Order && self.held_back.is_none() {
             self.held_back = Some(publication);
             self.under_way
-                .push(Report::Published(offer.receipt(), None));
+                .push(Report::Published(offer.receipt(), None, None));
             return Order::Later;
         }
         let mut position = self.store(slot, publication.clone());
@@ -415,7 +415,7 @@ impl Engine for Unruly {
         }
         if self.broken != Broken::Answer {
             self.under_way
-                .push(Report::Published(offer.receipt(), Some(position)));
+                .push(Report::Published(offer.receipt(), Some(position), None));
         }
         Order::Later
     }

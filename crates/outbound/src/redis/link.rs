@@ -33,18 +33,18 @@ const BUFFER: usize = 1024;
 
 /// How connections to a server come about.
 #[derive(Clone, Debug)]
-pub(super) struct Dialer {
+pub(crate) struct Dialer {
     keyspace: Arc<Keyspace>,
 }
 
 impl Dialer {
-    pub(super) fn new(keyspace: &Arc<Keyspace>) -> Self {
+    pub(crate) fn new(keyspace: &Arc<Keyspace>) -> Self {
         let keyspace = Arc::clone(keyspace);
         Self { keyspace }
     }
 
     /// A connection; `pushed` gets what the server says unasked, and [`PushKind::Disconnection`] at its end.
-    pub(super) async fn connect(
+    pub(crate) async fn connect(
         &self,
         pushed: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<MultiplexedConnection, Fault> {

@@ -59,7 +59,7 @@ fn words(code: &str, details: Option<&str>) -> String {
 }
 
 /// An error of the driver, or one that it made of the server's.
-pub(super) fn fault(error: &RedisError) -> Fault {
+pub(crate) fn fault(error: &RedisError) -> Fault {
     let (kind, said) = match error.kind() {
         ErrorKind::Io => (
             FaultKind::ConnectionLost,

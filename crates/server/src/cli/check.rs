@@ -54,7 +54,14 @@ pub(super) fn run(file: &Path, args: &CheckArgs) -> Result<(), Failure> {
         counts.push(count(config.services.len(), "service"));
     }
     let (file, counts) = (veche_terminal::shown(file), counts.join(", "));
-    print_line(format_args!("{file}: ok ({counts})"))
+    print_line(format_args!("{file}: ok ({counts})"))?;
+    match config.engine {
+        config::Engine::Memory => Ok(()),
+        config::Engine::Redis(_) => print_line(format_args!(
+            "The nodes of a cluster have to agree on {}.",
+            config::AGREED
+        )),
+    }
 }
 
 fn check(file: &Path) -> Found {

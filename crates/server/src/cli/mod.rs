@@ -85,6 +85,9 @@ enum Command {
         /// Show the slowest operations of the last minutes: turns of workers, handlers of scripts, requests
         #[arg(long, conflicts_with = "json")]
         slow: bool,
+        /// Show the nodes of the cluster
+        #[arg(long, conflicts_with_all = ["json", "slow"])]
+        cluster: bool,
         #[command(flatten)]
         control: ControlArgs,
     },
@@ -244,11 +247,13 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Status {
             json,
             slow,
+            cluster,
             control,
         } => {
-            let form = match (json, slow) {
-                (true, _) => Form::Json,
-                (_, true) => Form::Slow,
+            let form = match (json, slow, cluster) {
+                (true, ..) => Form::Json,
+                (_, true, _) => Form::Slow,
+                (.., true) => Form::Cluster,
                 _ => Form::Table,
             };
             status::run(&control::find(&file, control.control)?, form)

@@ -15,6 +15,8 @@ pub(super) enum Form {
     Json,
     /// What took longest lately.
     Slow,
+    /// The nodes of the cluster.
+    Cluster,
 }
 
 /// Asks and prints.
@@ -24,14 +26,70 @@ pub(super) fn run(control: &Control, form: Form) -> Result<(), Failure> {
     match form {
         Form::Json => print_line(format_args!("{status}")),
         Form::Table => print(format_args!("{}", table(status))),
-        Form::Slow => match status["report_error"].as_str() {
+        Form::Slow | Form::Cluster => match status["report_error"].as_str() {
             Some(why) => Err(Failure::new(
                 Exit::NoServer,
                 format!("the server process tells nothing: {why}"),
             )),
+            None if form == Form::Cluster => {
+                print(format_args!("{}", cluster(&status["report"]["cluster"])))
+            }
             None => print(format_args!("{}", slow(&status["report"]["slow"]))),
         },
     }
+}
+
+/// A line for each node, this one first.
+fn cluster(cluster: &Value) -> String {
+    let Some(nodes) = cluster["nodes"].as_array() else {
+        return "not a node of a cluster: [engine] type is \"memory\"\n".to_owned();
+    };
+    let heads = [
+        "node", "id", "version", "sessions", "users", "channels", "uptime", "",
+    ];
+    let mut rows = vec![heads.map(str::to_owned)];
+    for node in nodes {
+        let mut notes = Vec::new();
+        if node["is_own"] == true {
+            notes.push("this node".to_owned());
+        }
+        if node["is_draining"] == true {
+            notes.push("ends soon".to_owned());
+        }
+        if let Some(what) = node["disagrees"].as_str() {
+            notes.push(format!("disagrees: {what}"));
+        }
+        rows.push([
+            plain(&node["name"]),
+            plain(&node["id"]),
+            plain(&node["version"]),
+            plain(&node["sessions"]),
+            plain(&node["users"]),
+            plain(&node["channels"]),
+            uptime(node["uptime_s"].as_u64().unwrap_or(0) * 1000),
+            notes.join(", "),
+        ]);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(&widths);
+        let line: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        text += line.join("  ").trim_end();
+        text.push('\n');
+    }
+    if cluster["is_current"] == false {
+        text += "this node is cut off from the others\n";
+    }
+    text += &format!(
+        "{} of {} answers did not cover all nodes\n",
+        plain(&cluster["partial_answers"]),
+        plain(&cluster["questions"]),
+    );
+    text
 }
 
 /// The kinds one below the other, each with its longest first.

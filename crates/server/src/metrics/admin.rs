@@ -30,7 +30,10 @@ impl Report {
     fn figures(&self) -> Value {
         let common = &self.common;
         let workers = common.stats.iter().map(|stats| of_worker(stats));
+        let cluster = common.cluster.as_ref();
+        let now_ms = veche_clock::monotonic_ms();
         json!({
+            "cluster": cluster.map(|cluster| cluster.seen().status(now_ms)),
             "uid": self.uid,
             "version": env!("CARGO_PKG_VERSION"),
             "now_ms": unix_now_ms(),

@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 
 use prometheus_client::encoding::text::encode;
-use serde_json::json;
+use serde_json::{Value, json};
 use veche_frontends::admin::Look;
 use veche_frontends::blocks::{Block, Issued, NotBlocked};
 use veche_frontends::{Decision, Process};
 
 use super::Report;
+use crate::cluster::Seen;
 
 impl Process for Report {
     fn is_ready(&self) -> bool {
@@ -123,16 +124,25 @@ impl Process for Report {
     }
 
     fn nodes(&self) -> String {
-        json!([{
+        let cluster = self.common.cluster.as_ref().map(|cluster| cluster.seen());
+        let name = cluster.as_ref().map_or("veche", Seen::name);
+        let own = json!({
             "uid": self.uid,
-            "name": "veche",
+            "name": name,
             "version": env!("CARGO_PKG_VERSION"),
             "num_clients": self.sum(|s| &s.sessions),
             "num_users": self.sum(|s| &s.users),
             "num_channels": self.sum(|s| &s.channels),
             "num_subs": self.sum(|s| &s.subscriptions),
             "uptime": self.common.started.elapsed().as_secs(),
-        }])
-        .to_string()
+        });
+        let others = cluster.iter().flat_map(Seen::info);
+        let nodes: Vec<Value> = std::iter::once(own).chain(others).collect();
+        Value::from(nodes).to_string()
+    }
+
+    fn has_node(&self, id: &str) -> bool {
+        let cluster = self.common.cluster.as_ref();
+        cluster.is_some_and(|cluster| cluster.has(id))
     }
 }

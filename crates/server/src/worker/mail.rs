@@ -25,6 +25,8 @@ pub(crate) enum Letter<M = AppMail> {
     Drain(u64, Parting),
     /// The time to drain is over.
     CutOff,
+    /// Commands of other nodes about clients are lost.
+    Reconnect,
 }
 
 impl<A: Host> Rest<A> {
@@ -49,6 +51,7 @@ impl<A: Host> Rest<A> {
                     self.start_draining(driver, within_ms, parting)
                 }
                 Letter::CutOff => self.worker.handle_drain_over(),
+                Letter::Reconnect => self.worker.handle_commands_lost(),
             }
         }
     }

@@ -1,9 +1,10 @@
 //! `veche.mysql` and `veche.redis` over TLS: real servers with certificates of the test's own.
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use serde_json::json;
 
 use crate::support::backing::{Backing, Kind};
-use crate::support::{Options, Server, Setup, get};
+use crate::support::{Options, Server, Setup, USUAL, call, get};
 
 /// Asks whichever server for something by TLS: what it was, or why not.
 const APP: &str = r#"
@@ -99,4 +100,25 @@ fn databases_are_believed_by_their_certificates() {
         // What was refused spoils nothing.
         assert_eq!(ask(of, "localhost", "right.pem").0, 200);
     }
+}
+
+#[test]
+fn an_engine_is_believed_by_its_certificate() {
+    let right = authority("right");
+    let [certificate, key] = certificate(&right, "localhost");
+    let redis = Backing::sealed(Kind::Redis, &certificate, &key);
+    let routes = format!(
+        "[[namespace]]\nname = \"chat\"\nhistory_size = 10\n\
+         [engine]\ntype = \"redis\"\nurl = \"rediss://localhost:{}?ca=right.pem\"\n",
+        redis.port
+    );
+    let options = Options {
+        routes: &routes,
+        files: &[("right.pem", &right.pem())],
+        ..Options::default()
+    };
+    let server = Server::with(USUAL, &options);
+    let body = json!({ "channel": "chat:1", "data": 1 });
+    let published = call(server.internal, "publish", &body);
+    assert_eq!(published["result"]["offset"], 1, "{published}");
 }

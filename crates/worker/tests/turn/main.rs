@@ -3,6 +3,7 @@
 mod app;
 mod full;
 mod lanes;
+mod nodes;
 mod order;
 mod recorder;
 mod told;
@@ -98,6 +99,7 @@ fn posted(worker: &mut Worker<Numbers, &'static str>) -> Vec<(usize, u32)> {
         WorkerMessage::Hub(_) => (outgoing.to, u32::MAX),
         WorkerMessage::Census(_) => (outgoing.to, u32::MAX - 1),
         WorkerMessage::Relay(_) => (outgoing.to, u32::MAX - 2),
+        WorkerMessage::RelayTo(..) | WorkerMessage::Block(_) => (outgoing.to, u32::MAX - 3),
     });
     numbers.collect()
 }

@@ -31,6 +31,8 @@ pub(crate) struct Exchange {
     /// Answers of other workers that are still to come, and one more while a job is unfinished.
     pub(super) open: u32,
     pub(super) content: Content,
+    /// The nodes that have answered, of how many, where some have not.
+    pub(super) partial: Option<(u32, u32)>,
 }
 
 /// What has become of it so far.
@@ -101,10 +103,23 @@ impl Exchange {
             }
         };
         if is_whole {
+            self.write_partial(&mut text);
             text.push('}');
         }
         out.extend_from_slice(text.as_bytes());
         is_whole
+    }
+
+    /// Adds to a result that is complete otherwise which part of the nodes it covers.
+    fn write_partial(&self, text: &mut String) {
+        let Some((answered, known)) = self.partial else {
+            return;
+        };
+        if text.ends_with('}') {
+            text.pop();
+            let comma = if text.ends_with('{') { "" } else { "," };
+            let _ = write!(text, "{comma}\"partial\":\"{answered} of {known}\"}}");
+        }
     }
 
     /// Whether the answer has a list, which may be long.
@@ -215,6 +230,10 @@ fn write_handed(text: &mut String, handed: Option<u64>) {
 
 /// Writes what else became of a publication; its object begins at `begin`.
 fn write_outcome(text: &mut String, begin: usize, published: &Published) {
+    if let Some(nodes) = published.nodes {
+        let comma = if text.len() == begin { "" } else { "," };
+        let _ = write!(text, "{comma}\"nodes\":{nodes}");
+    }
     if let Some(position) = published.position {
         let comma = if text.len() == begin { "" } else { "," };
         let (offset, epoch) = (position.offset, position.epoch);
@@ -265,7 +284,8 @@ fn write_asked(text: &mut String, key: &str, answer: &Answer) {
         | Answer::Settled
         | Answer::Channels(_)
         | Answer::Connections(_)
-        | Answer::UserStatus(_) => {
+        | Answer::UserStatus(_)
+        | Answer::Partial { .. } => {
             write_error(text, ErrorCode::Internal, "internal error");
         }
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use veche_centrifuge::{Encoding, Limits};
 use veche_hub::{ConnectionId, WorkerId};
+use veche_nodes::NodeId;
 use veche_proto::http::{Framing as BodyFraming, Head, Method, Status};
 use veche_proto::websocket::handshake::Upgrade;
 
@@ -200,8 +201,26 @@ fn relay(
     match encoding.emulation(body, limits) {
         Err(_) => status = Status::BAD_REQUEST,
         // The client connects again, and gets a node that is there.
-        Ok(emulation) if emulation.node != shared.process.node() => {
+        Ok(emulation)
+            if emulation.node != shared.process.node()
+                && !shared.process.has_node(&emulation.node) =>
+        {
             status = Status::NOT_FOUND;
+        }
+        Ok(emulation) if emulation.node != shared.process.node() => {
+            let node = u64::from_str_radix(&emulation.node, 16).map(NodeId);
+            match node.ok().zip(Address::read(&emulation.session)) {
+                Some(_) if shared.ports.far_relays.len() >= RELAYS_MAX => {
+                    status = Status::SERVICE_UNAVAILABLE;
+                    headers.push(("Retry-After", "1".into()));
+                }
+                Some((node, to)) => {
+                    let commands = emulation.data.as_ref().into();
+                    let relay = Relay { to, commands };
+                    shared.ports.far_relays.push_back((node, relay));
+                }
+                None => {}
+            }
         }
         Ok(emulation) => match Address::read(&emulation.session) {
             Some(to) if !has_room(to.worker, shared) => {

@@ -1,0 +1,731 @@
+//! An engine outside this process, seen from a home: which orders it gets, and what its events mean.
+//!
+//! This is the part without sockets: the owner carries [orders](RemoteEngine::take_orders) to the engine and its
+//! [events](RemoteEngine::handle) back. Offsets need not be dense here.
+//!
+//! * *Publishing.* Publications wait until they are answered. When the connection is lost those that are stored are ordered
+//!   again, marked as repetitions: the store finds the first by its id. Those that are not stored fail, unless they have a
+//!   key. What the engine does not answer for [`PATIENCE`] without a connection fails.
+//! * *Following.* A topic is subscribed first, then the position of its channels is looked up: the feed goes on there, and
+//!   items that arrive meanwhile are held.
+//! * *Gaps.* Each loss of the feed, and each [`LOOK_TICKS`] without an item, the top is compared with what was seen; a
+//!   later one is reported as an item, so that the hub heals the gap.
+//! * *Epochs.* An item of another epoch ends the one before it: the position is lost. After a restart of the store each
+//!   channel in use is compared before anything is published, and begins a new epoch where what was seen is not stored.
+
+mod data;
+mod entries;
+mod events;
+mod members;
+mod waiting;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use veche_nodes::engine::channel::{self as wire, Direction, Keep};
+
+use crate::chain::{Reach, Read};
+use crate::engine::{
+    Asker, Catalog, Engine, Gauges, Kept, MemberChange, Members, Notice, Offer, Receipt, Report,
+    Round, Step,
+};
+use crate::stream::RECOVERED_MAX;
+use crate::{
+    ClientInfo, Epoch, History, HistoryError, Joined, Namespaces, Page, Payload, Position,
+    PresenceError, PresenceStats, Publication, Query, SubscribeOptions,
+};
+use entries::{Entries, Entry, Feed};
+use waiting::Waiting;
+
+/// Calls of [`Engine::maintain`] with [`Round::Full`], about seconds, for which orders wait for a connection.
+const PATIENCE: u32 = 5;
+
+/// Such calls after which the top of a channel is compared that had no item meanwhile.
+const LOOK_TICKS: u32 = 60;
+
+/// Such calls within which all slots are looked at for those that are not needed.
+const SPARE_TICKS: u32 = 15;
+
+/// Publications that wait at most, and their bytes; beyond that publishers pause.
+const WAITING_MAX: usize = 1 << 16;
+const WAITING_BYTES_MAX: usize = 64 << 20;
+
+/// The shortest time for which positions are stored: subscribed channels are looked at more often.
+const POSITION_TTL_MS_MIN: u64 = 5 * 60 * 1000;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct RemoteEngine {
+    entries: Entries,
+    waiting: Waiting<(u32, Task)>,
+    waiting_bytes: usize,
+    orders: Vec<wire::Order>,
+    reports: VecDeque<Report>,
+    rng: fastrand::Rng,
+    /// The number of the connection, while there is one.
+    connection: Option<u64>,
+    namespaces: Namespaces,
+    /// Wildcard topics that are followed.
+    topics: HashMap<Arc<str>, Topic, RandomState>,
+    /// Channels whose feed was begun and is not live, each with the time of that.
+    begun: VecDeque<(u32, Arc<str>)>,
+    ticks: u32,
+    now_ms: u64,
+    /// The places that are looked at next: for items that were missed, and for slots that are spare.
+    looks: [u32; 2],
+    ignored: u64,
+    /// The store has lost members of this home.
+    has_forgotten: bool,
+}
+
+#[derive(Debug, Default)]
+struct Topic {
+    followers: u32,
+    is_live: bool,
+}
+
+/// What waits for an answer.
+#[derive(Debug)]
+enum Task {
+    Publish {
+        receipt: Receipt,
+        slot: Option<u32>,
+        publish: Box<wire::Publish>,
+        /// It was handed over, when the channel had this offset at least.
+        sent_at: Option<u64>,
+    },
+    Fence(Receipt),
+    Check(Box<wire::Check>),
+    History {
+        receipt: Receipt,
+        query: Query,
+        answer_max: usize,
+        read: Box<wire::Read>,
+        expired_ms: u64,
+    },
+    Chain {
+        read: Read,
+        order: Box<wire::Read>,
+        expired_ms: u64,
+    },
+    Remove {
+        receipt: Receipt,
+        channel: Arc<str>,
+    },
+    Member {
+        notice: Option<Notice>,
+        member: Box<wire::Member>,
+    },
+    Presence {
+        asker: Asker,
+        channel: Arc<str>,
+        only_counts: bool,
+    },
+}
+
+impl RemoteEngine {
+    /// Returns an engine without a connection. `seed` must differ between all engines of all nodes.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            entries: Entries::default(),
+            waiting: Waiting::default(),
+            waiting_bytes: 0,
+            orders: Vec::new(),
+            reports: VecDeque::new(),
+            rng: fastrand::Rng::with_seed(seed),
+            connection: None,
+            namespaces: Namespaces::new(),
+            topics: HashMap::default(),
+            begun: VecDeque::new(),
+            ticks: 0,
+            now_ms: 0,
+            looks: [0; 2],
+            ignored: 0,
+            has_forgotten: false,
+        }
+    }
+
+    /// Returns the orders to be carried out, in sequence; the owner takes them out.
+    pub fn take_orders(&mut self) -> &mut Vec<wire::Order> {
+        &mut self.orders
+    }
+
+    /// Returns the number of messages that were ignored since they could not be read or belong to no channel here.
+    #[must_use]
+    pub fn ignored(&self) -> u64 {
+        self.ignored
+    }
+
+    fn keep(&mut self, history: &History) -> Keep {
+        let position_ttl_ms = history.position_ttl_ms.max(history.ttl_ms);
+        Keep {
+            size: history.size,
+            ttl_ms: history.ttl_ms,
+            position_ttl_ms: position_ttl_ms.max(POSITION_TTL_MS_MIN),
+            epoch: Epoch::from_bits(self.rng.u64(..)),
+        }
+    }
+
+    /// The topic of a channel that has another one than itself.
+    fn topic(&self, name: &str) -> Option<&str> {
+        self.namespaces.wildcards().of(name)
+    }
+
+    /// Orders, now or once there is a connection.
+    fn order(&mut self, task: Task) {
+        let ticket = self.waiting.next();
+        self.waiting.push((self.ticks, task));
+        if self.connection.is_some() {
+            self.send(ticket);
+        }
+    }
+
+    fn send(&mut self, ticket: u64) {
+        let Some((_, task)) = self.waiting.get_mut(ticket) else {
+            return;
+        };
+        let order = match task {
+            Task::Fence(_) => return,
+            Task::Publish {
+                publish,
+                sent_at,
+                slot,
+                ..
+            } => {
+                let mut publish = publish.clone();
+                publish.ticket = ticket;
+                publish.repeats_since = sent_at.filter(|_| publish.keep.is_some());
+                if sent_at.is_none() {
+                    let entry = slot.and_then(|slot| self.entries.get(slot));
+                    *sent_at = Some(entry.map_or(0, |entry| entry.known.0));
+                }
+                wire::Order::Publish(publish)
+            }
+            Task::Check(check) => {
+                check.ticket = ticket;
+                wire::Order::Check(check.clone())
+            }
+            Task::History { read, .. } | Task::Chain { order: read, .. } => {
+                read.ticket = ticket;
+                wire::Order::Read(read.clone())
+            }
+            Task::Remove { channel, .. } => wire::Order::Remove {
+                ticket,
+                channel: Arc::clone(channel),
+            },
+            Task::Member { notice, member } => {
+                member.ticket = ticket;
+                member.finds_user = notice.is_some();
+                wire::Order::Member(member.clone())
+            }
+            Task::Presence {
+                channel,
+                only_counts,
+                ..
+            } => wire::Order::Members {
+                ticket,
+                channel: Arc::clone(channel),
+                only_counts: *only_counts,
+            },
+        };
+        self.orders.push(order);
+    }
+
+    /// Compares the top of a channel with what was seen.
+    fn check(&mut self, place: u32, is_verifying: bool) {
+        let Some(entry) = self.entries.get(place) else {
+            return;
+        };
+        let Some(history) = self.namespaces.of(&entry.name).history else {
+            return;
+        };
+        let seen = match (entry.feed, is_verifying) {
+            (_, true) => entry.latest(),
+            (Feed::Placing(_), false) => None,
+            (_, false) => Some((
+                Position {
+                    epoch: entry.epoch,
+                    offset: entry.seen,
+                },
+                0,
+            )),
+        };
+        let channel = Arc::clone(&entry.name);
+        let keep = self.keep(&history);
+        let check = wire::Check {
+            ticket: 0,
+            channel,
+            keep,
+            seen,
+            is_verifying,
+        };
+        self.order(Task::Check(Box::new(check)));
+    }
+
+    /// Looks up where the feed of a channel goes on, which is subscribed. Returns whether that is known.
+    fn place(&mut self, place: u32) -> bool {
+        let ticks = self.ticks;
+        let Some(entry) = self.entries.get_mut(place) else {
+            return false;
+        };
+        if entry.channel.is_none() {
+            entry.feed = Feed::Live;
+            return true;
+        }
+        entry.feed = Feed::Placing(ticks);
+        self.check(place, false);
+        false
+    }
+
+    /// Gives up what has waited for too long.
+    fn lose_patience(&mut self) {
+        if self.connection.is_none() {
+            let ticks = self.ticks;
+            let is_over = |(since, _): &(u32, Task)| ticks.wrapping_sub(*since) >= PATIENCE;
+            while let Some((_, task)) = self.waiting.take_first_if(is_over) {
+                self.give_up(task);
+            }
+        }
+        while let Some((since, _)) = self.begun.front()
+            && self.ticks.wrapping_sub(*since) >= PATIENCE
+        {
+            if let Some((_, name)) = self.begun.pop_front() {
+                self.lose_patience_with(name);
+            }
+        }
+    }
+
+    /// Refuses to follow a channel whose feed has not begun in time.
+    fn lose_patience_with(&mut self, name: Arc<str>) {
+        let entry = self.entries.find_mut(&name);
+        let Some(Feed::Begun(since) | Feed::Placing(since)) = entry.map(|entry| entry.feed) else {
+            return;
+        };
+        if self.ticks.wrapping_sub(since) < PATIENCE {
+            return self.begun.push_back((since, name));
+        }
+        self.stop_following(&name);
+        self.reports.push_back(Report::Following(name, false));
+    }
+
+    /// Nothing comes of a task.
+    fn give_up(&mut self, task: Task) {
+        let report = match task {
+            Task::Publish {
+                receipt, publish, ..
+            } => {
+                self.waiting_bytes -= publish.data.len();
+                Report::Failed(receipt)
+            }
+            Task::Fence(receipt) => Report::Fence(receipt),
+            Task::History { receipt, .. } => {
+                Report::History(receipt, Err(HistoryError::Unavailable))
+            }
+            Task::Chain { read, order, .. } => Report::Chain(order.channel, read, None),
+            Task::Remove { receipt, .. } => {
+                Report::Removed(receipt, Err(HistoryError::Unavailable))
+            }
+            Task::Member { notice, .. } => {
+                self.has_forgotten = true;
+                match notice {
+                    Some(notice) => Report::Member(notice, true),
+                    None => return,
+                }
+            }
+            Task::Presence {
+                asker, only_counts, ..
+            } => match only_counts {
+                true => Report::PresenceStats(asker, Err(PresenceError::Unavailable)),
+                false => Report::Presence(asker, Err(PresenceError::Unavailable)),
+            },
+            Task::Check(_) => return,
+        };
+        self.reports.push_back(report);
+    }
+
+    fn stop_following(&mut self, name: &Arc<str>) {
+        let Some(place) = self.entries.find(name) else {
+            return;
+        };
+        let topic = self.topic(name).map(Arc::from);
+        let Some(entry) = self.entries.get_mut(place).filter(|one| one.is_followed) else {
+            return;
+        };
+        entry.is_followed = false;
+        entry.feed = Feed::Off;
+        (entry.held, entry.previous) = (None, None);
+        match topic {
+            None => self.orders.push(wire::Order::Unfollow(Arc::clone(name))),
+            Some(topic) => self.drop_follower(topic),
+        }
+        self.entries.release(place);
+    }
+
+    fn drop_follower(&mut self, name: Arc<str>) {
+        let Some(topic) = self.topics.get_mut(&name) else {
+            return;
+        };
+        topic.followers -= 1;
+        if topic.followers > 0 {
+            return;
+        }
+        self.topics.remove(&name);
+        // Channels that were heard among others are not any more.
+        for place in 0..self.entries.end() {
+            let entry = self.entries.get(place);
+            let is_of = entry.is_some_and(|one| self.topic(&one.name) == Some(&*name));
+            if is_of && let Some(entry) = self.entries.get_mut(place) {
+                entry.feed = Feed::Off;
+            }
+        }
+        self.orders.push(wire::Order::Unfollow(name));
+    }
+
+    /// Compares channels that had no item for some time, a part of all at each call.
+    fn look_for_missed(&mut self) {
+        let part = self.entries.end().div_ceil(LOOK_TICKS);
+        for _ in 0..part {
+            let place = self.next_look(0);
+            let Some(entry) = self.entries.get_mut(place) else {
+                continue;
+            };
+            let is_fresh = std::mem::take(&mut entry.is_fresh);
+            if !is_fresh && entry.feed == Feed::Live && entry.has_position() {
+                self.check(place, false);
+            }
+        }
+    }
+
+    /// Closes slots that are not needed, a part of all at each call.
+    fn look_for_spare(&mut self, catalog: &Catalog<'_>, gone: &mut Vec<u32>) {
+        let part = self.entries.end().div_ceil(SPARE_TICKS);
+        for _ in 0..part {
+            let place = self.next_look(1);
+            let entry = self.entries.get_mut(place);
+            let is_spare = |entry: &&mut Entry| !entry.is_followed && entry.waiting == 0;
+            let Some(entry) = entry.filter(is_spare) else {
+                continue;
+            };
+            if let Some(channel) = entry.channel {
+                if catalog.is_used(channel) {
+                    continue;
+                }
+                entry.channel = None;
+                gone.push(channel);
+            }
+            self.entries.release(place);
+        }
+    }
+
+    fn next_look(&mut self, which: usize) -> u32 {
+        let look = &mut self.looks[which];
+        *look = (*look + 1) % self.entries.end().max(1);
+        *look
+    }
+}
+
+impl Engine for RemoteEngine {
+    fn open(&mut self, channel: u32, name: &Arc<str>, _now_ms: u64) -> u32 {
+        let place = self.entries.find_or_insert(name);
+        if let Some(entry) = self.entries.get_mut(place) {
+            entry.channel = Some(channel);
+            if entry.feed == Feed::Live && !entry.has_position() {
+                self.check(place, false);
+            }
+        }
+        place
+    }
+
+    fn close(&mut self, slot: u32, _name: &Arc<str>) {
+        if let Some(entry) = self.entries.get_mut(slot) {
+            entry.channel = None;
+        }
+        self.entries.release(slot);
+    }
+
+    fn publish(&mut self, offer: &mut Offer<'_, '_>) -> crate::engine::Order {
+        let id = self.rng.u64(1..);
+        let info = offer.info.map(|info| &**info);
+        let payload = offer.payload.borrow();
+        let data = data::encode(id, payload, offer.at_ms, offer.event, info);
+        let keep = match (offer.slot, offer.history) {
+            (Some(_), Some(history)) => Some(self.keep(history)),
+            _ => None,
+        };
+        if let Some(entry) = offer.slot.and_then(|slot| self.entries.get_mut(slot)) {
+            entry.waiting += 1;
+        }
+        self.waiting_bytes += data.len();
+        let publish = wire::Publish {
+            ticket: 0,
+            channel: Arc::clone(offer.name),
+            topic: self.topic(offer.name).map(Arc::from),
+            data,
+            keep,
+            key: offer.idempotency_key().map(Into::into),
+            version: offer.version().cloned(),
+            repeats_since: None,
+        };
+        self.order(Task::Publish {
+            receipt: offer.receipt(),
+            slot: offer.slot,
+            publish: Box::new(publish),
+            sent_at: None,
+        });
+        crate::engine::Order::Later
+    }
+
+    fn is_deferring(&self) -> bool {
+        true
+    }
+
+    fn reaches_others(&self) -> bool {
+        true
+    }
+
+    fn is_full(&self) -> bool {
+        self.waiting.len() >= WAITING_MAX || self.waiting_bytes >= WAITING_BYTES_MAX
+    }
+
+    fn waiting(&self, slot: u32) -> u32 {
+        self.entries.get(slot).map_or(0, |entry| entry.waiting)
+    }
+
+    fn fence(&mut self, slot: u32, receipt: Receipt) {
+        if let Some(entry) = self.entries.get_mut(slot) {
+            entry.waiting += 1;
+        }
+        self.order(Task::Fence(receipt));
+        self.pass_fences();
+    }
+
+    fn follow(&mut self, name: &Arc<str>, slot: Option<u32>) -> Step<()> {
+        let place = self.entries.find_or_insert(name);
+        debug_assert!(slot.is_none_or(|slot| slot == place));
+        let (ticks, topic) = (self.ticks, self.topic(name).map(Arc::<str>::from));
+        let Some(entry) = self.entries.get_mut(place) else {
+            return Step::Later;
+        };
+        entry.is_followed = true;
+        entry.feed = Feed::Begun(ticks);
+        self.begun.push_back((ticks, Arc::clone(name)));
+        match topic {
+            None => self.orders.push(wire::Order::Follow(Arc::clone(name))),
+            Some(topic) => {
+                let known = self.topics.entry(Arc::clone(&topic)).or_default();
+                known.followers += 1;
+                if known.is_live {
+                    return match self.place(place) {
+                        true => Step::Done(()),
+                        false => Step::Later,
+                    };
+                }
+                if known.followers == 1 {
+                    self.orders.push(wire::Order::Follow(topic));
+                }
+            }
+        }
+        Step::Later
+    }
+
+    fn unfollow(&mut self, name: &Arc<str>, _slot: Option<u32>) {
+        self.stop_following(name);
+        let is_other =
+            |report: &Report| !matches!(report, Report::Following(one, _) if one == name);
+        self.reports.retain(is_other);
+    }
+
+    fn join(&mut self, kept: Kept<'_>, joining: &SubscribeOptions) -> Step<Joined> {
+        let entry = self.entries.get(kept.slot);
+        let is_placed = |entry: &&Entry| entry.feed == Feed::Live && entry.has_position();
+        match entry.filter(is_placed) {
+            Some(entry) if joining.since.is_none() => Step::Done(Joined {
+                position: entry.position(),
+                recovered: None,
+            }),
+            _ => Step::Later,
+        }
+    }
+
+    fn is_empty(&self, slot: u32) -> bool {
+        let entry = self.entries.get(slot);
+        entry.is_some_and(|entry| entry.has_position() && entry.known.0 == 0)
+    }
+
+    fn read(
+        &mut self,
+        kept: Kept<'_>,
+        query: &Query,
+        answer_max: usize,
+        receipt: Receipt,
+    ) -> Step<Result<Page, HistoryError>> {
+        if query.limit != usize::MAX && query.limit > answer_max {
+            return Step::Done(Err(HistoryError::TooMany(answer_max)));
+        }
+        if let Some(entry) = self.entries.get_mut(kept.slot) {
+            entry.waiting += 1;
+        }
+        let read = wire::Read {
+            ticket: 0,
+            channel: Arc::clone(kept.name),
+            keep: self.keep(kept.history),
+            since: query.since.map(|since| since.offset),
+            // One more shows that there are too many.
+            limit: query.limit.min(answer_max.saturating_add(1)),
+            direction: match query.is_reverse {
+                true => Direction::Reverse,
+                false => Direction::Forward,
+            },
+        };
+        self.order(Task::History {
+            receipt,
+            query: *query,
+            answer_max,
+            read: Box::new(read),
+            expired_ms: kept.now_ms.saturating_sub(kept.history.ttl_ms),
+        });
+        Step::Later
+    }
+
+    fn read_since(&mut self, slot: u32, read: Read) {
+        let Some(entry) = self.entries.get(slot) else {
+            return;
+        };
+        let channel = Arc::clone(&entry.name);
+        let Some(history) = self.namespaces.of(&channel).history else {
+            return self.reports.push_back(Report::Chain(channel, read, None));
+        };
+        let (since, limit) = match read.reach {
+            Reach::Since(since) => (Some(since), RECOVERED_MAX),
+            Reach::Top => (None, 0),
+        };
+        let order = wire::Read {
+            ticket: 0,
+            channel,
+            keep: self.keep(&history),
+            since,
+            limit,
+            direction: Direction::Latest,
+        };
+        self.order(Task::Chain {
+            read,
+            order: Box::new(order),
+            expired_ms: self.now_ms.saturating_sub(history.ttl_ms),
+        });
+    }
+
+    fn resume(&mut self, slot: u32, position: Position) {
+        if let Some(entry) = self.entries.get_mut(slot)
+            && entry.epoch == position.epoch
+        {
+            entry.last = position.offset;
+        }
+    }
+
+    fn remove(&mut self, kept: Kept<'_>, receipt: Receipt) -> Step<Result<(), HistoryError>> {
+        if let Some(entry) = self.entries.get_mut(kept.slot) {
+            entry.waiting += 1;
+        }
+        let channel = Arc::clone(kept.name);
+        self.order(Task::Remove { receipt, channel });
+        Step::Later
+    }
+
+    fn fed(
+        &mut self,
+        slot: u32,
+        publication: &Publication,
+        _history: &History,
+        wants_previous: bool,
+        _now_ms: u64,
+    ) -> Option<Payload> {
+        let entry = self.entries.get_mut(slot)?;
+        let position = publication.position?;
+        if entry.epoch == position.epoch {
+            entry.last = position.offset;
+        }
+        if !wants_previous {
+            return None;
+        }
+        let payload = Box::new(publication.payload.clone());
+        entry.previous.replace(payload).map(|previous| *previous)
+    }
+
+    fn ready(&self) -> usize {
+        self.reports.len()
+    }
+
+    fn poll(&mut self) -> Option<Report> {
+        self.reports.pop_front()
+    }
+
+    fn settle(&mut self, slot: u32) {
+        if let Some(entry) = self.entries.get_mut(slot) {
+            entry.waiting = entry.waiting.saturating_sub(1);
+        }
+    }
+
+    fn position(&self, slot: u32) -> Position {
+        let unknown = Position {
+            epoch: Epoch::UNKNOWN,
+            offset: 0,
+        };
+        self.entries.get(slot).map_or(unknown, Entry::position)
+    }
+
+    fn member(&mut self, change: MemberChange<'_>) -> Step<bool> {
+        self.change_member(&change)
+    }
+
+    fn presence(
+        &mut self,
+        here: Members<'_>,
+        asker: Asker,
+    ) -> Step<Result<Box<[Arc<ClientInfo>]>, PresenceError>> {
+        self.ask_members(here.channel, asker, false);
+        Step::Later
+    }
+
+    fn presence_stats(
+        &mut self,
+        here: Members<'_>,
+        asker: Asker,
+    ) -> Step<Result<PresenceStats, PresenceError>> {
+        self.ask_members(here.channel, asker, true);
+        Step::Later
+    }
+
+    fn set_limits(&mut self, namespaces: &Namespaces, _bytes_max: usize, _workers: u16) {
+        self.namespaces = namespaces.clone();
+    }
+
+    fn maintain(&mut self, catalog: &Catalog<'_>, now_ms: u64, round: Round, gone: &mut Vec<u32>) {
+        if round == Round::Step {
+            return;
+        }
+        self.now_ms = now_ms;
+        self.ticks = self.ticks.wrapping_add(1);
+        self.lose_patience();
+        self.restore_members(catalog);
+        self.look_for_spare(catalog, gone);
+        if self.connection.is_some() {
+            self.look_for_missed();
+        }
+    }
+
+    fn has_maintenance(&self) -> bool {
+        self.entries.len() > 0 || self.waiting.len() > 0
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges {
+            waiting: self.waiting.len(),
+            ready: self.reports.len(),
+            waiting_bytes: self.waiting_bytes,
+            channels: self.entries.len(),
+            bytes: 0,
+        }
+    }
+}
