@@ -505,6 +505,7 @@ use Veche\Hook\Event;
 use Veche\Hook\Grant;
 use Veche\Worker\Engine;
 use Veche\Worker\Handling;
+use Veche\Worker\RequestRunner;
 use Veche\Worker\Runner;
 use Veche\Worker\WorkerClient;
 
@@ -526,6 +527,10 @@ final class App
     /** @var array<string, Closure> */
     private array $handlers = [];
     private ?ClientInterface $client = null;
+    /** @var array{string, string|null}|null Address and key of the API; null: calls go over the worker's socket. */
+    private ?array $api = null;
+    /** @var array<string, mixed>|null Null: a worker has them from Veche's welcome. */
+    private ?array $options = null;
 
     private function __construct(private readonly int $concurrency)
     {
@@ -723,7 +728,8 @@ final class App
     }
 
     /**
-     * Returns a client for calls of the API in handlers, such as pushes and presence. It needs no key.
+     * Returns a client for calls of the API in handlers, such as pushes and presence. In a worker it needs no key;
+     * under php-fpm it has the address and the key of the application's configuration.
      *
      * ```php
      * $app->message(fn (Veche\Connection $conn, string $data) => $app->client()->publish('room:1', $data));
@@ -731,7 +737,7 @@ final class App
      */
     public function client(): ClientInterface
     {
-        return $this->client ?? new WorkerClient();
+        return $this->client ??= $this->api === null ? new WorkerClient() : new Client(...$this->api);
     }
 
     /**
@@ -795,12 +801,34 @@ final class App
     }
 
     /**
-     * Handles events until Veche stops the worker.
+     * Returns the application's options, as its configuration has them.
+     *
+     * ```php
+     * $app->start(fn (Veche\App $app) => $db->connect($app->options()['dsn']));
+     * ```
+     *
+     * @return array<string, mixed>
+     */
+    public function options(): array
+    {
+        return $this->options ?? Engine::current()->welcome()['options'] ?? [];
+    }
+
+    /**
+     * Handles events: as a worker until Veche stops it; under php-fpm the one event that the request is.
+     *
+     * Under php-fpm each event has a process of its own for its time: `start` handlers run before each event and `stop`
+     * handlers after it, and {@see client()} calls the API over HTTP. Handlers of different events run side by side as
+     * php-fpm has processes.
      *
      * @throws CallerException if the program was not started by Veche
      */
     public function run(): void
     {
+        if (RequestRunner::isMeant($_SERVER)) {
+            $this->serve($_SERVER, (string) file_get_contents('php://input'));
+            return;
+        }
         $descriptor = getenv('VECHE_FD');
         if (!is_string($descriptor) || preg_match('/^\d{1,4}$/', $descriptor) !== 1) {
             throw new CallerException('Veche starts this program: name it as the command of an [[app]]');
@@ -809,15 +837,7 @@ final class App
         if ($stream === false) {
             throw new CallerException("descriptor $descriptor is not open");
         }
-        $engine = $this->engine();
-        register_shutdown_function(static function () use ($engine, $stream): void {
-            $fatal = error_get_last();
-            if ($fatal !== null && ($fatal['type'] & (E_ERROR | E_CORE_ERROR | E_COMPILE_ERROR)) !== 0) {
-                $engine->fail("{$fatal['message']} in {$fatal['file']}:{$fatal['line']}");
-                @fwrite($stream, $engine->takeOutput());
-            }
-        });
-        (new Runner($stream, $engine))->run();
+        (new Runner($stream, $this->engine()))->run();
     }
 
     /**
@@ -830,15 +850,7 @@ final class App
      */
     public function handle(string $frame): string
     {
-        $engine = $this->engine();
-        $engine->takeOutput();
-        $engine->receive($frame);
-        while (($wakesAt = $engine->wakesAt()) !== null) {
-            usleep((int) max(0, ($wakesAt - Runner::now()) * 1e6));
-            $engine->wake(Runner::now());
-        }
-        $engine->abandon('there is nothing to ask: this event came without a socket');
-        return $engine->takeOutput();
+        return (new RequestRunner($this->engineOfOneEvent()))->handle($frame);
     }
 
     /**
@@ -853,6 +865,50 @@ final class App
             $this->concurrency,
             fn (Handling $handling): array => $this->handlers[$handling->event]($handling) ?? [],
         );
+    }
+
+    /**
+     * @param array<string, mixed> $server
+     */
+    private function serve(array $server, string $body): void
+    {
+        $options = json_decode((string) ($server['VECHE_OPTIONS'] ?? '{}'), true);
+        $this->options = is_array($options) ? $options : [];
+        if (isset($server['VECHE_API_URL'])) {
+            $this->api = [$server['VECHE_API_URL'], $server['VECHE_API_KEY'] ?? null];
+        }
+        (new RequestRunner($this->engineOfOneEvent()))->run($server, $body);
+    }
+
+    /**
+     * Returns a machine for one event that comes alone: without a hello, so that any event may come.
+     */
+    private function engineOfOneEvent(): Engine
+    {
+        return new Engine(null, 1, function (Handling $handling): array {
+            if (isset($this->handlers['start'])) {
+                $this->handlers['start']($handling);
+            }
+            $members = isset($this->handlers[$handling->event])
+                ? $this->handlers[$handling->event]($handling)
+                : self::unhandled($handling->event);
+            if (isset($this->handlers['stop'])) {
+                $this->handlers['stop']($handling);
+            }
+            return $members ?? [];
+        }, canCall: false);
+    }
+
+    /**
+     * @return array<string, mixed>
+     */
+    private static function unhandled(string $event): array
+    {
+        return match ($event) {
+            'open', 'message', 'close', 'client_message', 'disconnect' => [],
+            'request' => ['reply' => ['status' => 404]],
+            default => throw new CallerException("there is no handler of \"$event\""),
+        };
     }
 
     private function on(string $event, Closure $handler): self
@@ -898,8 +954,13 @@ final class App
         $handling->effects->add($begin + ($headers === [] ? [] : ['headers' => $headers]));
         try {
             foreach ($response->stream ?? [] as $part) {
-                if ($part !== '') {
+                if ($part === '') {
+                    continue;
+                }
+                if (Engine::current()->canCall) {
                     Engine::current()->call('part', [], $part);
+                } else {
+                    $handling->effects->add(['effect' => 'part', 'data' => $handling->effects->keep($part)]);
                 }
             }
         } catch (Throwable $error) {
@@ -5718,8 +5779,8 @@ final class Engine
 
     private static ?self $current = null;
 
-    /** @var array<string, true> */
-    private readonly array $events;
+    /** @var array<string, true>|null */
+    private readonly ?array $events;
     /** @var Closure(int, Effects): void */
     private readonly Closure $flush;
     private FrameDecoder $decoder;
@@ -5745,21 +5806,26 @@ final class Engine
     private array $welcome = [];
 
     /**
-     * @param list<string> $events Names of the events that are handled.
+     * @param list<string>|null $events Names of the events that are handled; null: all, and there is no hello.
      * @param Closure(Handling): array<string, mixed> $handle Returns further members of the answer's head; data
      *     that they refer to are kept in the handling's effects.
+     * @param bool $canCall Whether results of calls can come.
      */
     public function __construct(
-        array $events,
+        ?array $events,
         private readonly int $concurrency,
         private readonly Closure $handle,
+        public readonly bool $canCall = true,
     ) {
         $this->decoder = new FrameDecoder();
-        $this->events = array_fill_keys($events, true);
+        $this->events = $events === null ? null : array_fill_keys($events, true);
         $this->flush = function (int $event, Effects $effects): void {
             [$head, $parts] = $effects->take();
             $this->write(['type' => 'effects', 'id' => $event] + $head, $parts);
         };
+        if ($events === null) {
+            return;
+        }
         $this->write(array_filter([
             'type' => 'hello',
             'versions' => [self::VERSION],
@@ -5871,6 +5937,9 @@ final class Engine
      */
     public function call(string $call, array $head, ?string $data = null): Frame
     {
+        if (!$this->canCall) {
+            throw new CallerException("$call: not possible under FastCGI, use App::client()");
+        }
         $handling = $this->active();
         $id = ++$this->lastCall;
         // What the handler wanted before comes first.
@@ -5890,18 +5959,6 @@ final class Engine
             throw self::fault($error['kind'] ?? '', "$call: " . ($error['message'] ?? 'it has failed'));
         }
         return $result;
-    }
-
-    /**
-     * Fails all calls that wait for a result, so that their handlers go on.
-     */
-    public function abandon(string $why): void
-    {
-        while (($id = array_key_first($this->calls)) !== null) {
-            $handling = $this->calls[$id];
-            unset($this->calls[$id]);
-            $this->resume($handling, new Frame(['error' => ['kind' => 'refused', 'message' => $why]]));
-        }
     }
 
     /**
@@ -6002,7 +6059,8 @@ final class Engine
     {
         while (true) {
             try {
-                $this->answer($handling, isset($this->events[$handling->event]) ? ($this->handle)($handling) : []);
+                $isHandled = $this->events === null || isset($this->events[$handling->event]);
+                $this->answer($handling, $isHandled ? ($this->handle)($handling) : []);
             } catch (Throwable $error) {
                 $this->answer($handling, ['failed' => self::described($error)]);
             }
@@ -6258,6 +6316,105 @@ final class Handling
 
 namespace Veche\Worker;
 
+use Veche\Exception\VecheException;
+
+/**
+ * Handles the one event of a FastCGI request: the request's body is the event's frame, and the response's body has the
+ * frames of the handler.
+ *
+ * @internal
+ */
+final class RequestRunner
+{
+    public const VERSION = '1';
+
+    private bool $isWritten = false;
+
+    public function __construct(private readonly Engine $engine)
+    {
+    }
+
+    /**
+     * Returns whether Veche has made the request that this process serves. Clients of a web server can't pretend so:
+     * their headers reach PHP as `HTTP_…`.
+     *
+     * @param array<string, mixed> $server `$_SERVER`.
+     */
+    public static function isMeant(array $server): bool
+    {
+        return PHP_SAPI !== 'cli' && isset($server['VECHE_PROTOCOL']);
+    }
+
+    /**
+     * Returns the frames that an event's frame leads to, up to its answer.
+     *
+     * @throws VecheException if this is no frame of an event
+     */
+    public function handle(string $frame): string
+    {
+        $this->engine->takeOutput();
+        $this->engine->receive($frame);
+        while (($wakesAt = $this->engine->wakesAt()) !== null) {
+            usleep((int) max(0, ($wakesAt - Runner::now()) * 1e6));
+            $this->engine->wake(Runner::now());
+        }
+        return $this->engine->takeOutput();
+    }
+
+    /**
+     * Serves the request. What handlers print goes to the log.
+     *
+     * @param array<string, mixed> $server `$_SERVER`.
+     */
+    public function run(array $server, string $body): void
+    {
+        ob_start();
+        // PHP shows a fatal error past all buffers, in the midst of the frames. It is logged all the same.
+        ini_set('display_errors', '0');
+        if ($server['VECHE_PROTOCOL'] !== self::VERSION) {
+            $this->write(501, 'this SDK speaks version ' . self::VERSION . " of the runtime protocol\n");
+            return;
+        }
+        register_shutdown_function($this->interrupted(...));
+        try {
+            $frames = $this->handle($body);
+        } catch (VecheException $error) {
+            $this->write(400, $error->getMessage() . "\n");
+            return;
+        }
+        $this->write(200, $frames);
+    }
+
+    /**
+     * Answers an event whose handler has ended the process.
+     */
+    private function interrupted(): void
+    {
+        if (!$this->isWritten) {
+            $this->engine->fail(Runner::endOfProcess());
+            $this->write(200, $this->engine->takeOutput());
+        }
+    }
+
+    private function write(int $status, string $body): void
+    {
+        $this->isWritten = true;
+        $printed = '';
+        while (ob_get_level() > 0) {
+            $printed = ob_get_clean() . $printed;
+        }
+        if ($printed !== '') {
+            error_log(rtrim($printed));
+        }
+        http_response_code($status);
+        header('Content-Type: ' . ($status === 200 ? 'application/octet-stream' : 'text/plain'));
+        header('Content-Length: ' . strlen($body));
+        echo $body;
+    }
+}
+
+namespace Veche\Worker;
+
 use Veche\Exception\NetworkException;
 
 /**
@@ -6268,6 +6425,9 @@ use Veche\Exception\NetworkException;
 final class Runner
 {
     private const READ_BYTES = 262144;
+    private const FATAL = E_ERROR | E_CORE_ERROR | E_COMPILE_ERROR | E_USER_ERROR | E_RECOVERABLE_ERROR;
+
+    private bool $hasEnded = false;
 
     /**
      * @param resource $stream
@@ -6281,9 +6441,16 @@ final class Runner
     }
 
     /**
-     * Runs until Veche has the worker stop, or is gone.
+     * Runs until Veche has the worker stop, or is gone. Where a handler ends the process, its event is answered first.
      */
     public function run(): void
+    {
+        register_shutdown_function($this->interrupted(...));
+        $this->loop();
+        $this->hasEnded = true;
+    }
+
+    private function loop(): void
     {
         while (true) {
             $this->write($this->engine->takeOutput());
@@ -6307,6 +6474,25 @@ final class Runner
     public static function now(): float
     {
         return hrtime(true) / 1e9;
+    }
+
+    /**
+     * Returns why the process ends in the middle of a handler.
+     */
+    public static function endOfProcess(): string
+    {
+        $last = error_get_last();
+        return $last !== null && ($last['type'] & self::FATAL) !== 0
+            ? "{$last['message']} in {$last['file']}:{$last['line']}"
+            : 'a handler has ended the process by exit or die';
+    }
+
+    private function interrupted(): void
+    {
+        if (!$this->hasEnded) {
+            $this->engine->fail(self::endOfProcess());
+            @fwrite($this->stream, $this->engine->takeOutput());
+        }
     }
 
     private function await(float $until): bool
