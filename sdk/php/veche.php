@@ -524,6 +524,9 @@ use Veche\Worker\WorkerClient;
  */
 final class App
 {
+    /** @var (Closure(self): void)|null Takes applications in place of {@see run()}. */
+    private static ?Closure $taker = null;
+
     /** @var array<string, Closure> */
     private array $handlers = [];
     private ?ClientInterface $client = null;
@@ -825,6 +828,10 @@ final class App
      */
     public function run(): void
     {
+        if (self::$taker !== null) {
+            (self::$taker)($this);
+            return;
+        }
         if (RequestRunner::isMeant($_SERVER)) {
             $this->serve($_SERVER, (string) file_get_contents('php://input'));
             return;
@@ -851,6 +858,17 @@ final class App
     public function handle(string $frame): string
     {
         return (new RequestRunner($this->engineOfOneEvent()))->handle($frame);
+    }
+
+    /**
+     * Has applications handed over in place of being run; null ends that.
+     *
+     * @internal
+     * @param (Closure(self): void)|null $taker
+     */
+    public static function handOver(?Closure $taker): void
+    {
+        self::$taker = $taker;
     }
 
     /**
@@ -4054,6 +4072,29 @@ final class AppTester
     }
 
     /**
+     * Returns a tester of the application that a program runs, such as an `app.php`.
+     *
+     * ```php
+     * $tester = Veche\Testing\AppTester::load(__DIR__ . '/app.php');
+     * ```
+     *
+     * @param array<string, mixed> $options Options of the application, as its configuration would have them.
+     */
+    public static function load(string $program, array $options = []): self
+    {
+        $app = null;
+        App::handOver(static function (App $one) use (&$app): void {
+            $app = $one;
+        });
+        try {
+            (static fn (): mixed => require $program)();
+        } finally {
+            App::handOver(null);
+        }
+        return new self($app ?? throw new LogicException("$program runs no application"), $options);
+    }
+
+    /**
      * Opens a connection. Whether the application has refused it says `refusedWith`.
      *
      * @param string $target Path and query.
@@ -4148,7 +4189,11 @@ final class AppTester
      */
     public function message(TestConnection $from, string $data, string $kind): void
     {
-        $this->on('message', $from, ['data_kind' => $kind, 'data' => 0], $data);
+        self::demandOpen($from);
+        $answer = $this->event('message', self::about($from) + ['data_kind' => $kind, 'data' => 0], $data);
+        if (isset($answer->head['failed'])) {
+            $from->closeCode = 1011;
+        }
     }
 
     /**
@@ -4156,25 +4201,27 @@ final class AppTester
      */
     public function close(TestConnection $from, int $code, string $reason): void
     {
-        $this->on('close', $from, ['code' => $code, 'reason' => $reason]);
-        $from->closeCode ??= $code;
+        self::demandOpen($from);
+        // Before its event: a handler finds it among the user's connections no more.
         unset($this->connections[$from->id]);
+        $from->closeCode = $code;
+        $this->event('close', self::about($from) + ['code' => $code, 'reason' => $reason]);
+    }
+
+    private static function demandOpen(TestConnection $from): void
+    {
+        if ($from->closeCode !== null || $from->refusedWith !== null) {
+            throw new LogicException('the connection is closed');
+        }
     }
 
     /**
-     * @param array<string, mixed> $head
+     * @return array<string, mixed>
      */
-    private function on(string $event, TestConnection $from, array $head, string $data = ''): void
+    private static function about(TestConnection $from): array
     {
-        if (!isset($this->connections[$from->id]) || $from->closeCode !== null) {
-            throw new LogicException('the connection is closed');
-        }
-        $head += ['connection' => $from->id, 'user' => $from->user];
-        $head += ['attributes' => $from->attributes === [] ? null : $from->attributes];
-        $answer = $this->event($event, $head, $data);
-        if (isset($answer->head['failed']) && $event === 'message') {
-            $from->closeCode = 1011;
-        }
+        $attributes = $from->attributes === [] ? null : $from->attributes;
+        return ['connection' => $from->id, 'user' => $from->user, 'attributes' => $attributes];
     }
 
     /**

@@ -32,6 +32,9 @@ use Veche\Worker\WorkerClient;
  */
 final class App
 {
+    /** @var (Closure(self): void)|null Takes applications in place of {@see run()}. */
+    private static ?Closure $taker = null;
+
     /** @var array<string, Closure> */
     private array $handlers = [];
     private ?ClientInterface $client = null;
@@ -333,6 +336,10 @@ final class App
      */
     public function run(): void
     {
+        if (self::$taker !== null) {
+            (self::$taker)($this);
+            return;
+        }
         if (RequestRunner::isMeant($_SERVER)) {
             $this->serve($_SERVER, (string) file_get_contents('php://input'));
             return;
@@ -359,6 +366,17 @@ final class App
     public function handle(string $frame): string
     {
         return (new RequestRunner($this->engineOfOneEvent()))->handle($frame);
+    }
+
+    /**
+     * Has applications handed over in place of being run; null ends that.
+     *
+     * @internal
+     * @param (Closure(self): void)|null $taker
+     */
+    public static function handOver(?Closure $taker): void
+    {
+        self::$taker = $taker;
     }
 
     /**
