@@ -503,6 +503,9 @@ use Veche\Exception\VecheException;
 use Veche\Hook\Decision;
 use Veche\Hook\Event;
 use Veche\Hook\Grant;
+use Veche\Pool\Http;
+use Veche\Pool\Mysql;
+use Veche\Pool\Redis;
 use Veche\Worker\Engine;
 use Veche\Worker\Handling;
 use Veche\Worker\RequestRunner;
@@ -773,6 +776,34 @@ final class App
     {
         $head = Engine::current()->call('connections', ['user' => $user, 'limit' => $limit])->head;
         return $head['connections'] ?? [];
+    }
+
+    /**
+     * Returns a MySQL or MariaDB database over Veche's pool of connections. Only in workers.
+     *
+     * @param string $name Name of a `[[database]]` of the configuration.
+     */
+    public function mysql(string $name): Mysql
+    {
+        return new Mysql($name);
+    }
+
+    /**
+     * Returns a Redis database over Veche's connections. Only in workers.
+     *
+     * @param string $name Name of a `[[database]]` of the configuration.
+     */
+    public function redis(string $name): Redis
+    {
+        return new Redis($name);
+    }
+
+    /**
+     * Returns a client for HTTP requests to other servers. Only in workers.
+     */
+    public function http(): Http
+    {
+        return new Http();
     }
 
     /**
@@ -3277,6 +3308,293 @@ final class Socket
     }
 }
 
+namespace Veche\Pool;
+
+/**
+ * What a statement has changed.
+ */
+final class Changes
+{
+    /**
+     * @param int $affected Rows that were changed.
+     * @param int|null $lastId The first number that the database gave to a new row.
+     */
+    public function __construct(public readonly int $affected, public readonly ?int $lastId = null)
+    {
+    }
+}
+
+namespace Veche\Pool;
+
+use Veche\Exception\VecheException;
+use Veche\Json;
+use Veche\Worker\Engine;
+
+/**
+ * HTTP requests over Veche's connections: a request lets other handlers of the worker go on.
+ *
+ * ```php
+ * $app->message(function (Veche\Connection $conn, string $data) use ($app): void {
+ *     $response = $app->http()->get('https://api.example.com/weather?city=' . urlencode($data));
+ *     $conn->send($response->status === 200 ? $response->body : 'not known');
+ * });
+ * ```
+ *
+ * Any status is a response. Redirects are followed, and a body is at most 16 MiB.
+ */
+final class Http
+{
+    /**
+     * @internal {@see \Veche\App::http()} makes one.
+     */
+    public function __construct()
+    {
+    }
+
+    /**
+     * Makes a GET request.
+     *
+     * @param array<string, string> $headers
+     * @param float $timeout Seconds for all of it.
+     * @throws VecheException if there is no response
+     */
+    public function get(string $url, array $headers = [], float $timeout = 30.0): HttpResponse
+    {
+        return $this->request('GET', $url, '', $headers, $timeout);
+    }
+
+    /**
+     * Makes a POST request.
+     *
+     * @param mixed $body A string is sent as it is, anything else as JSON.
+     * @param array<string, string> $headers
+     * @param float $timeout Seconds for all of it.
+     * @throws VecheException if there is no response
+     */
+    public function post(string $url, mixed $body, array $headers = [], float $timeout = 30.0): HttpResponse
+    {
+        if (!is_string($body)) {
+            $body = Json::encode($body);
+            $headers += ['Content-Type' => 'application/json'];
+        }
+        return $this->request('POST', $url, $body, $headers, $timeout);
+    }
+
+    /**
+     * Makes a request with any method.
+     *
+     * @param array<string, string> $headers
+     * @param float $timeout Seconds for all of it.
+     * @throws VecheException if there is no response
+     */
+    public function request(
+        string $method,
+        string $url,
+        string $body = '',
+        array $headers = [],
+        float $timeout = 30.0,
+    ): HttpResponse {
+        $pair = static fn (string $name, string $value): array => [$name, $value];
+        $pairs = array_map($pair, array_keys($headers), $headers);
+        $head = ['method' => $method, 'url' => $url, 'headers' => $pairs ?: null, 'timeout' => $timeout];
+        $result = Engine::current()->call('http', $head, $body === '' ? null : $body);
+        return new HttpResponse(
+            $result->head['status'],
+            (string) $result->part(0),
+            $result->head['headers'] ?? [],
+            $result->head['url'] ?? $url,
+        );
+    }
+}
+
+namespace Veche\Pool;
+
+use JsonException;
+
+/**
+ * A response of another server.
+ */
+final class HttpResponse
+{
+    /**
+     * @param int $status Such as 200.
+     * @param string $body The whole body.
+     * @param list<array{string, string}> $headers Names in lower case, and values.
+     * @param string $url Where it came from, after all redirects.
+     */
+    public function __construct(
+        public readonly int $status,
+        public readonly string $body = '',
+        public readonly array $headers = [],
+        public readonly string $url = '',
+    ) {
+    }
+
+    /**
+     * Returns the first header of that name, in any case.
+     */
+    public function header(string $name): ?string
+    {
+        foreach ($this->headers as [$one, $value]) {
+            if ($one === strtolower($name)) {
+                return $value;
+            }
+        }
+        return null;
+    }
+
+    /**
+     * Returns the body as JSON, with objects as arrays.
+     *
+     * @throws JsonException if it is none
+     */
+    public function json(): mixed
+    {
+        return json_decode($this->body, true, 512, JSON_THROW_ON_ERROR);
+    }
+}
+
+namespace Veche\Pool;
+
+use Veche\Exception\VecheException;
+use Veche\Worker\Engine;
+use Veche\Worker\Frame;
+use Veche\Worker\Values;
+
+/**
+ * A MySQL or MariaDB database over Veche's pool of connections: no driver, and a statement lets other handlers of the
+ * worker go on.
+ *
+ * ```php
+ * $db = $app->mysql('shop');
+ * $app->message(function (Veche\Connection $conn, string $data) use ($db): void {
+ *     $name = $db->value('SELECT name FROM users WHERE id = ?', (int) $data);
+ *     $conn->send($name ?? 'nobody');
+ * });
+ * ```
+ *
+ * Each statement may go over another connection, so there are no transactions over several of them. Numbers are int or
+ * float, other values strings; whole numbers beyond 2^53, decimals and dates are strings too.
+ */
+final class Mysql
+{
+    /**
+     * @internal {@see \Veche\App::mysql()} makes one.
+     */
+    public function __construct(private readonly string $database)
+    {
+    }
+
+    /**
+     * Returns all rows of a result, each with its values by column.
+     *
+     * @param mixed ...$values The values of the statement, one for each `?`.
+     * @return list<array<string, mixed>>
+     * @throws VecheException
+     */
+    public function rows(string $sql, mixed ...$values): array
+    {
+        return self::table($this->ask('rows', $sql, $values));
+    }
+
+    /**
+     * Returns the first row of a result; null where there is none.
+     *
+     * @param mixed ...$values The values of the statement, one for each `?`.
+     * @return array<string, mixed>|null
+     * @throws VecheException
+     */
+    public function row(string $sql, mixed ...$values): ?array
+    {
+        return self::table($this->ask('row', $sql, $values))[0] ?? null;
+    }
+
+    /**
+     * Returns the first value of the first row; null where there is none.
+     *
+     * @param mixed ...$values The values of the statement, one for each `?`.
+     * @throws VecheException
+     */
+    public function value(string $sql, mixed ...$values): mixed
+    {
+        return Values::decode((string) $this->ask('value', $sql, $values)->part(0))[0] ?? null;
+    }
+
+    /**
+     * Carries out a statement that changes something.
+     *
+     * @param mixed ...$values The values of the statement, one for each `?`.
+     * @throws VecheException
+     */
+    public function execute(string $sql, mixed ...$values): Changes
+    {
+        $head = $this->ask('changes', $sql, $values)->head;
+        return new Changes($head['affected'] ?? 0, $head['last_id'] ?? null);
+    }
+
+    /**
+     * @param array<mixed> $values
+     */
+    private function ask(string $wanted, string $sql, array $values): Frame
+    {
+        $head = ['database' => $this->database, 'sql' => $sql, 'wanted' => $wanted];
+        return Engine::current()->call('mysql', $head, $values === [] ? null : Values::encode($values));
+    }
+
+    /**
+     * @return list<array<string, mixed>>
+     */
+    private static function table(Frame $result): array
+    {
+        $columns = $result->head['columns'] ?? [];
+        $values = Values::decode((string) $result->part(0));
+        if ($columns === [] || $values === []) {
+            return [];
+        }
+        $row = static fn (array $values): array => array_combine($columns, $values);
+        return array_map($row, array_chunk($values, count($columns)));
+    }
+}
+
+namespace Veche\Pool;
+
+use Veche\Exception\VecheException;
+use Veche\Worker\Engine;
+use Veche\Worker\Values;
+
+/**
+ * A Redis database over Veche's connections: no extension, and a command lets other handlers of the worker go on.
+ *
+ * ```php
+ * $cache = $app->redis('cache');
+ * $app->message(fn (Veche\Connection $conn) => $conn->send((string) $cache->call('INCR', 'messages')));
+ * ```
+ */
+final class Redis
+{
+    /**
+     * @internal {@see \Veche\App::redis()} makes one.
+     */
+    public function __construct(private readonly string $database)
+    {
+    }
+
+    /**
+     * Carries out a command and returns what it answers: null, a boolean, a number, a string, or an array of these.
+     *
+     * Commands that would change a shared connection, such as `SELECT`, `MULTI` and `SUBSCRIBE`, are refused; a script
+     * (`EVAL`) is atomic.
+     *
+     * @throws VecheException
+     */
+    public function call(string $command, string|int|float ...$arguments): mixed
+    {
+        $words = Values::encode([$command, ...$arguments]);
+        $result = Engine::current()->call('redis', ['database' => $this->database], $words);
+        return Values::decode((string) $result->part(0))[0] ?? null;
+    }
+}
+
 namespace Veche;
 
 /**
@@ -4006,12 +4324,17 @@ final class UserStatus
 
 namespace Veche\Testing;
 
+use Closure;
 use LogicException;
+use Throwable;
 use Veche\App;
+use Veche\Pool\Changes;
+use Veche\Pool\HttpResponse;
 use Veche\Response;
 use Veche\Worker\Engine;
 use Veche\Worker\Frame;
 use Veche\Worker\FrameDecoder;
+use Veche\Worker\Values;
 
 /**
  * Runs an application without a server: the tester speaks Veche's side of the protocol in memory.
@@ -4035,6 +4358,28 @@ final class AppTester
 
     /** @var array<string, int> Seconds for which tokens hold, by token; others are refused. */
     public array $tokens = [];
+
+    /**
+     * Answers statements of `$app->mysql()`: gets the name of the database, the statement and its values, and returns
+     * rows as arrays by column, a value, or {@see Changes}, as the method that was called does.
+     *
+     * @var (Closure(string, string, list<mixed>): mixed)|null
+     */
+    public ?Closure $mysql = null;
+
+    /**
+     * Answers commands of `$app->redis()`: gets the name of the database and the command's words.
+     *
+     * @var (Closure(string, list<mixed>): mixed)|null
+     */
+    public ?Closure $redis = null;
+
+    /**
+     * Answers requests of `$app->http()`: gets the method, the URL and the body.
+     *
+     * @var (Closure(string, string, string): HttpResponse)|null
+     */
+    public ?Closure $http = null;
 
     private string $streamed = '';
     /** @var array<string, mixed> The beginning of a response in parts. */
@@ -4274,6 +4619,10 @@ final class AppTester
         if ($head['call'] === 'subscribe' && $of !== null) {
             $of->channels[$head['channel']] = true;
         }
+        if (in_array($head['call'], ['mysql', 'redis', 'http'], true)) {
+            $this->outside($call);
+            return;
+        }
         $isUsers = static fn (TestConnection $one): bool => $one->user === ($head['user'] ?? null);
         $this->give($result + match ($head['call']) {
             'connections' => ['connections' => array_keys(array_filter($this->connections, $isUsers))],
@@ -4285,6 +4634,55 @@ final class AppTester
             'part' => [],
             default => $refused('calls of the API go to the fake client'),
         });
+    }
+
+    /**
+     * Answers a call to a server outside, by the test's closure.
+     */
+    private function outside(Frame $call): void
+    {
+        $head = $call->head;
+        $result = ['type' => 'result', 'id' => $head['id']];
+        try {
+            $answer = $this->{$head['call']}
+                ?? throw new LogicException("the test sets no \$tester->{$head['call']} to answer it");
+            [$more, $data] = match ($head['call']) {
+                'mysql' => self::rows(
+                    $head['wanted'],
+                    $answer($head['database'], $head['sql'], Values::decode($call->payload)),
+                ),
+                'redis' => [[], Values::one($answer($head['database'], Values::decode($call->payload)))],
+                'http' => self::response($answer($head['method'], $head['url'], $call->payload)),
+            };
+            $this->give($result + $more + ['data' => 0], $data);
+        } catch (Throwable $error) {
+            $this->give($result + ['error' => ['kind' => 'refused', 'message' => $error->getMessage()]]);
+        }
+    }
+
+    /**
+     * @return array{array<string, mixed>, string}
+     */
+    private static function rows(string $wanted, mixed $answer): array
+    {
+        if ($wanted === 'value') {
+            return [[], Values::one($answer)];
+        }
+        if ($wanted === 'changes') {
+            return [['affected' => $answer->affected, 'last_id' => $answer->lastId], ''];
+        }
+        $rows = $wanted === 'row' ? array_filter([$answer]) : $answer;
+        $columns = array_keys($rows[0] ?? []);
+        return [['columns' => $columns], Values::encode(array_merge(...array_map(array_values(...), $rows)))];
+    }
+
+    /**
+     * @return array{array<string, mixed>, string}
+     */
+    private static function response(HttpResponse $answer): array
+    {
+        $head = ['status' => $answer->status, 'headers' => $answer->headers, 'url' => $answer->url];
+        return [$head, $answer->body];
     }
 
     private function carryOut(Frame $frame, string $own): void
@@ -6560,6 +6958,131 @@ final class Runner
             }
             $bytes = substr($bytes, $written);
         }
+    }
+}
+
+namespace Veche\Worker;
+
+use Veche\Binary;
+use Veche\Exception\CallerException;
+use Veche\Exception\ServerException;
+
+/**
+ * Values of databases as bytes, as the runtime protocol has them.
+ *
+ * @internal
+ */
+final class Values
+{
+    private const NULL = 0;
+    private const FALSE = 1;
+    private const TRUE = 2;
+    private const NUMBER = 3;
+    private const BYTES = 4;
+    private const LIST = 5;
+    private const MAP = 6;
+    private const ERROR = 7;
+
+    /** Whole numbers up to here are all there among 64-bit floats. */
+    private const WHOLE_MAX = 1 << 53;
+
+    private int $at = 0;
+
+    private function __construct(private readonly string $bytes)
+    {
+    }
+
+    /**
+     * @param iterable<mixed> $values
+     * @throws CallerException
+     */
+    public static function encode(iterable $values): string
+    {
+        $bytes = '';
+        foreach ($values as $value) {
+            $bytes .= self::one($value);
+        }
+        return $bytes;
+    }
+
+    /**
+     * @return list<mixed>
+     * @throws ServerException
+     */
+    public static function decode(string $bytes): array
+    {
+        $reader = new self($bytes);
+        $values = [];
+        while ($reader->at < strlen($bytes)) {
+            $values[] = $reader->next();
+        }
+        return $values;
+    }
+
+    /**
+     * Writes a list or map too, which results of Redis have.
+     */
+    public static function one(mixed $value): string
+    {
+        return match (true) {
+            $value === null => chr(self::NULL),
+            is_bool($value) => chr($value ? self::TRUE : self::FALSE),
+            is_int($value) && abs($value) > self::WHOLE_MAX => self::one((string) $value),
+            is_int($value), is_float($value) => pack('Ce', self::NUMBER, $value),
+            is_string($value) => pack('CV', self::BYTES, strlen($value)) . $value,
+            $value instanceof Binary => self::one($value->bytes),
+            is_array($value) && array_is_list($value)
+                => pack('CV', self::LIST, count($value)) . self::encode($value),
+            is_array($value) => pack('CV', self::MAP, count($value)) . implode('', array_map(
+                static fn (string|int $key, mixed $one): string => self::one((string) $key) . self::one($one),
+                array_keys($value),
+                $value,
+            )),
+            default => throw new CallerException('a value is null, a boolean, a number or a string'),
+        };
+    }
+
+    private function next(): mixed
+    {
+        $kind = ord($this->take(1));
+        switch ($kind) {
+            case self::NULL:
+                return null;
+            case self::FALSE:
+            case self::TRUE:
+                return $kind === self::TRUE;
+            case self::NUMBER:
+                $number = unpack('e', $this->take(8))[1];
+                $isWhole = floor($number) === $number && abs($number) <= self::WHOLE_MAX;
+                return $isWhole ? (int) $number : $number;
+            case self::BYTES:
+                return $this->take($this->count());
+            case self::LIST:
+                return array_map(fn (): mixed => $this->next(), array_fill(0, $this->count(), null));
+            case self::MAP:
+                $map = [];
+                for ($left = $this->count(); $left > 0; $left--) {
+                    $key = $this->next();
+                    $map[is_string($key) || is_int($key) ? $key : self::one($key)] = $this->next();
+                }
+                return $map;
+            case self::ERROR:
+                return new CallerException($this->take($this->count()));
+            default:
+                throw new ServerException("a value of the unknown kind $kind");
+        }
+    }
+
+    private function count(): int
+    {
+        return unpack('V', $this->take(4))[1];
+    }
+
+    private function take(int $length): string
+    {
+        $taken = substr($this->bytes, $this->at, $length);
+        $this->at += $length;
+        return strlen($taken) === $length ? $taken : throw new ServerException('a value that is cut off');
     }
 }
 

@@ -11,6 +11,9 @@ use Veche\Exception\VecheException;
 use Veche\Hook\Decision;
 use Veche\Hook\Event;
 use Veche\Hook\Grant;
+use Veche\Pool\Http;
+use Veche\Pool\Mysql;
+use Veche\Pool\Redis;
 use Veche\Worker\Engine;
 use Veche\Worker\Handling;
 use Veche\Worker\RequestRunner;
@@ -281,6 +284,34 @@ final class App
     {
         $head = Engine::current()->call('connections', ['user' => $user, 'limit' => $limit])->head;
         return $head['connections'] ?? [];
+    }
+
+    /**
+     * Returns a MySQL or MariaDB database over Veche's pool of connections. Only in workers.
+     *
+     * @param string $name Name of a `[[database]]` of the configuration.
+     */
+    public function mysql(string $name): Mysql
+    {
+        return new Mysql($name);
+    }
+
+    /**
+     * Returns a Redis database over Veche's connections. Only in workers.
+     *
+     * @param string $name Name of a `[[database]]` of the configuration.
+     */
+    public function redis(string $name): Redis
+    {
+        return new Redis($name);
+    }
+
+    /**
+     * Returns a client for HTTP requests to other servers. Only in workers.
+     */
+    public function http(): Http
+    {
+        return new Http();
     }
 
     /**
