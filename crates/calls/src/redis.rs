@@ -1,5 +1,9 @@
 //! Redis.
 
+mod fate;
+
+pub use fate::Fate;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -366,7 +366,7 @@ fn calls_are_effects_whose_answer_is_a_result() {
     };
     let outcome = |id, outcome: Result<Reply, Fault>| {
         let (head, payload) = ResultHead::of_outcome(id, &outcome);
-        wire(&head, payload)
+        wire(&head, &payload)
     };
     let place = |worker, index, generation| Place {
         worker,

@@ -32,6 +32,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("veche-store", &["veche-files"]),
     ("veche-archive", &["veche-files"]),
     ("veche-calls", &[]),
+    ("veche-fastcgi", &[]),
     ("veche-runtime", &["veche-calls", "veche-types"]),
     ("veche-jwt", &[]),
     ("veche-pam", &[]),

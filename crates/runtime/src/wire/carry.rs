@@ -80,7 +80,8 @@ impl Carrier {
         into: &mut Effects,
     ) -> Result<bool, NoRoom> {
         let effect = match call.what {
-            What::Connection { .. } => return Ok(false),
+            // The runtime knows the one, and the pools of the other.
+            What::Connection { .. } | What::Outside(_) => return Ok(false),
             What::Api { method, body } => Effect::Command {
                 method: method.into_owned(),
                 body: into.keep(body).ok_or(NoRoom)?,

@@ -11,6 +11,7 @@ use super::head::{
     AnswerHead, AttributeValue, CallHead, CancelHead, EffectHead, Envelope, EventName, FrameKind,
     GrantHead, HelloHead, ReplyHead,
 };
+use super::outside::Outside;
 use super::part::{Parts, data_kind};
 use veche_types::codes::{CHOSEN, CloseCode, REASON_BYTES_MAX};
 
@@ -156,7 +157,7 @@ pub enum WorkerEffect<'a> {
 }
 
 /// A question of a handler.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct WorkerCall<'a> {
     /// By which its result goes back.
     pub id: u64,
@@ -167,7 +168,7 @@ pub struct WorkerCall<'a> {
 }
 
 /// What a handler asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum What<'a> {
     /// A call of the API that back ends have.
     Api {
@@ -209,6 +210,8 @@ pub enum What<'a> {
         /// The bytes, of which there are some.
         data: &'a [u8],
     },
+    /// A server outside.
+    Outside(Outside<'a>),
 }
 
 /// Connections that a search finds unless the call says otherwise, and the most that it finds.
@@ -614,11 +617,18 @@ fn blob(
 }
 
 fn call<'a>(
-    head: CallHead<'a>,
+    mut head: CallHead<'a>,
     event: Option<EventName>,
     payload: &'a [u8],
 ) -> Result<WorkerCall<'a>, String> {
     let parts = Parts::new(payload, &[])?;
+    if let Some(outside) = Outside::read(&mut head, &parts) {
+        return Ok(WorkerCall {
+            id: head.id,
+            event: head.event,
+            what: What::Outside(outside?),
+        });
+    }
     let place = || place(head.connection.as_deref(), event);
     let what = match &*head.call {
         "api" => What::Api {
@@ -656,13 +666,16 @@ fn call<'a>(
 }
 
 /// The calls that there are.
-pub const CALLS: [&str; 6] = [
+pub const CALLS: [&str; 9] = [
     "api",
     "connections",
     "connection",
     "subscribe",
     "renew",
     "part",
+    "http",
+    "mysql",
+    "redis",
 ];
 
 /// The effects that there are.

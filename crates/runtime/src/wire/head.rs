@@ -83,6 +83,27 @@ pub enum EventName {
 }
 
 impl EventName {
+    /// Returns the name that frames have.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Stop => "stop",
+            Self::Open => "open",
+            Self::Message => "message",
+            Self::Close => "close",
+            Self::Request => "request",
+            Self::Connect => "connect",
+            Self::Refresh => "refresh",
+            Self::Subscribe => "subscribe",
+            Self::SubRefresh => "sub_refresh",
+            Self::Publish => "publish",
+            Self::Rpc => "rpc",
+            Self::ClientMessage => "client_message",
+            Self::Disconnect => "disconnect",
+        }
+    }
+
     /// All names of events.
     pub const ALL: [Self; 14] = [
         Self::Start,
@@ -506,7 +527,7 @@ pub struct DisconnectHead<'a> {
 }
 
 /// Of a [`FrameKind::Call`]; each call has its own fields.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallHead<'a> {
     /// What the frame is: its `type`.
     #[serde(rename = "type")]
@@ -540,7 +561,25 @@ pub struct CallHead<'a> {
     /// The token that a client has sent.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Cow<'a, str>>,
-    /// The part with a body.
+    /// The name of a database's pool.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub database: Option<Cow<'a, str>>,
+    /// A statement.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub sql: Option<Cow<'a, str>>,
+    /// The part of a statement's result that is of interest.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub wanted: Option<Cow<'a, str>>,
+    /// The address of an HTTP request.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<Cow<'a, str>>,
+    /// Its headers.
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    /// The longest that it may take, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<f64>,
+    /// The part with a body, or with values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<u32>,
 }
@@ -580,7 +619,25 @@ pub struct ResultHead<'a> {
     /// The request that has opened it.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestHead<'a>>,
-    /// The part with a body.
+    /// The names of a result's columns.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<Vec<Cow<'a, str>>>,
+    /// Rows that a statement has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub affected: Option<u64>,
+    /// The first number that a database gave to a new row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_id: Option<u64>,
+    /// The status of an HTTP response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Its headers, with names in lower case.
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    /// The address that it came from after all redirects.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<Cow<'a, str>>,
+    /// The part with a body, or with values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<u32>,
 }

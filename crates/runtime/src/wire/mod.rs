@@ -9,8 +9,10 @@ mod frame;
 mod from_worker;
 mod head;
 mod hello;
+mod outside;
 mod part;
 mod to_worker;
+mod values;
 
 pub use carry::{Carrier, Desk, NoRoom, Origin};
 pub use frame::{Decoder, Frame, FrameError, Limits, PREFIX_BYTES, TooLong, encode};
@@ -19,6 +21,7 @@ pub use from_worker::{
 };
 pub use head::*;
 pub use hello::Offer;
+pub use outside::{Outside, Pools};
 pub use to_worker::{Known, Outgoing, ToWorker, part};
 
 /// The version of the protocol that this code speaks.

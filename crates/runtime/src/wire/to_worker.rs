@@ -13,6 +13,7 @@ use super::head::{
     AttributeValue, CancelHead, ClientHead, Envelope, EventHead, EventName, FaultHead, FrameKind,
     RefuseHead, RequestHead, ResultHead, WelcomeHead,
 };
+use super::outside;
 use super::part::Parts;
 use crate::hooks::{Data, Hook, HookRequest};
 use crate::{Answer, Attribute, Attributes, Event, Request};
@@ -256,6 +257,12 @@ impl<'a> ResultHead<'a> {
             user: None,
             attributes: Default::default(),
             request: None,
+            columns: None,
+            affected: None,
+            last_id: None,
+            status: None,
+            headers: Vec::new(),
+            url: None,
             data: None,
         }
     }
@@ -288,13 +295,14 @@ impl<'a> ResultHead<'a> {
 
     /// Returns what has come of a call, and the payload.
     #[must_use]
-    pub fn of_outcome(id: u64, outcome: &'a Outcome) -> (Self, &'a [u8]) {
+    pub fn of_outcome(id: u64, outcome: &'a Outcome) -> (Self, Cow<'a, [u8]>) {
         let mut head = Self::new(id);
+        let mut payload = Cow::Borrowed(&[][..]);
         match outcome {
-            Err(fault) => return (Self::failed(id, fault), &[]),
+            Err(fault) => head = Self::failed(id, fault),
             Ok(Reply::Api(body)) => {
                 head.data = Some(0);
-                return (head, body);
+                payload = Cow::Borrowed(body);
             }
             Ok(Reply::Places(places)) => {
                 head.connections = Some(places.iter().map(Place::to_string).collect());
@@ -307,10 +315,9 @@ impl<'a> ResultHead<'a> {
                 head.position = position.map(|(epoch, offset)| format!("{epoch}:{offset}").into());
                 head.recovered = *recovered;
             }
-            // Nothing that a worker can call leads to another one.
-            Ok(_) => {}
+            Ok(reply) => payload = outside::result(&mut head, reply),
         }
-        (head, &[])
+        (head, payload)
     }
 
     /// Returns the answer to a wait.

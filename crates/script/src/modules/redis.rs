@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mlua::{Lua, LuaSerdeExt as _, MultiValue, Table, Value};
-use veche_calls::redis::{Command, Keyspace, RedisAction, RedisReply, RedisValue};
+use veche_calls::redis::{Command, Fate, Keyspace, RedisAction, RedisReply, RedisValue};
 use veche_calls::{Call, FaultKind, Redis};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
@@ -65,10 +65,10 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
                 ))
             })?;
         }
-        let action = match kind(name_of(&command), &command) {
-            Shared => RedisAction::Run(command),
-            Blocking => RedisAction::Block(command),
-            Refused(why) => {
+        let action = match command.fate() {
+            Fate::Shared => RedisAction::Run(command),
+            Fate::Blocking => RedisAction::Block(command),
+            Fate::Refused(why) => {
                 let name = String::from_utf8_lossy(name_of(&command));
                 return Err(fault(format!("redis: {name} can't be called: {why}")));
             }
@@ -163,7 +163,7 @@ pub(crate) fn begin_plain<'a>(
     for part in parts {
         command.push(part);
     }
-    if !matches!(kind(name_of(&command), &command), Shared) {
+    if command.fate() != Fate::Shared {
         return None;
     }
     let action = RedisAction::Run(command);
@@ -186,55 +186,6 @@ fn connect(keyspaces: &Kept<Keyspace>, argument: &Value) -> mlua::Result<f64> {
     };
     let number = keyspaces.keep_equal(keyspace, KEYSPACES_MAX);
     number.ok_or_else(|| fault("redis.connect: 256 different servers already"))
-}
-
-/// What becomes of a command.
-enum Fate {
-    /// It goes over the connection that all share.
-    Shared,
-    /// It waits in the server.
-    Blocking,
-    /// It would change that connection for all.
-    Refused(&'static str),
-}
-
-use Fate::{Blocking, Refused, Shared};
-
-fn kind(name: &[u8], command: &Command) -> Fate {
-    match name {
-        b"BLPOP" | b"BRPOP" | b"BLMOVE" | b"BRPOPLPUSH" | b"BLMPOP" | b"BZPOPMIN" | b"BZPOPMAX"
-        | b"BZMPOP" => Blocking,
-        b"XREAD" | b"XREADGROUP" => {
-            let waits = |part: &[u8]| part.eq_ignore_ascii_case(b"BLOCK");
-            if command.parts().any(waits) {
-                Blocking
-            } else {
-                Shared
-            }
-        }
-        b"SUBSCRIBE" | b"PSUBSCRIBE" | b"SSUBSCRIBE" | b"UNSUBSCRIBE" | b"PUNSUBSCRIBE"
-        | b"SUNSUBSCRIBE" => Refused("there are redis:subscribe and redis:psubscribe"),
-        b"MULTI" | b"EXEC" | b"DISCARD" => Refused("there is redis:transaction"),
-        b"WATCH" | b"UNWATCH" => {
-            Refused("commands share a connection; a script of Redis (EVAL) is atomic")
-        }
-        b"SELECT" => Refused("the database is an option of redis.connect"),
-        b"AUTH" | b"HELLO" => Refused("user and password are options of redis.connect"),
-        b"MONITOR" | b"SYNC" | b"PSYNC" | b"QUIT" | b"RESET" | b"WAIT" | b"WAITAOF"
-        | b"READONLY" | b"READWRITE" | b"ASKING" => {
-            Refused("commands of all coroutines share its connection")
-        }
-        b"CLIENT" => {
-            let what = command.parts().nth(1).map(<[u8]>::to_ascii_uppercase);
-            match what.as_deref() {
-                Some(b"REPLY" | b"TRACKING" | b"CACHING" | b"SETNAME" | b"NO-TOUCH") => {
-                    Refused("commands of all coroutines share its connection")
-                }
-                _ => Shared,
-            }
-        }
-        _ => Shared,
-    }
 }
 
 /// Adds an argument; the error says what it should be.
@@ -288,25 +239,24 @@ fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<Command>> {
             return Err(bad("a table expected"));
         };
         let mut command = Command::default();
-        let mut name = Vec::new();
+        let mut is_named = false;
         for part in 1..=parts.raw_len() {
             let value: Value = parts.raw_get(part)?;
             if part == 1 {
-                name = match &value {
-                    Value::String(text) => text.as_bytes().to_ascii_uppercase(),
-                    _ => Vec::new(),
-                };
+                is_named = matches!(&value, Value::String(text) if !text.as_bytes().is_empty());
             }
             push(lua, &mut command, &value)
                 .map_err(|why| bad(&format!("argument {}: {why}", part - 1)))?;
         }
-        if name.is_empty() {
+        if !is_named {
             return Err(bad("its name expected, a string"));
         }
-        match kind(&name, &command) {
-            Shared => {}
-            Blocking => return Err(bad("it would hold up what is behind it: call it by itself")),
-            Refused(why) => return Err(bad(why)),
+        match command.fate() {
+            Fate::Shared => {}
+            Fate::Blocking => {
+                return Err(bad("it would hold up what is behind it: call it by itself"));
+            }
+            Fate::Refused(why) => return Err(bad(why)),
         }
         bytes += command.bytes();
         if bytes > COMMANDS_BYTES_MAX {

@@ -1,0 +1,11 @@
+//! The client against Debian's php-fpm with two processes, and against servers that misbehave.
+
+mod faults;
+mod pool;
+mod requests;
+mod support;
+
+#[path = "../../../../tests/now.rs"]
+mod now;
+#[path = "../../../../tests/skip.rs"]
+mod skip;
