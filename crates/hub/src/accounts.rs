@@ -191,7 +191,7 @@ impl Accounts {
                 index
             }
             None => {
-                crate::channel::reserve_one(&mut self.all);
+                crate::few::reserve_one(&mut self.all);
                 self.all.push(Some(account));
                 self.all.len() as u32 - 1
             }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use crate::engine::{Offer, Order};
+use crate::mail::Origin;
 use crate::payload::{Ordered, Source};
-use crate::publish::Origin;
 use crate::{ClientInfo, Engine, Event, Hub, Info, Outlet, PayloadKind, PayloadRef};
 
 /// So many joins and leaves wait for their turn on one worker; beyond that they are not told.

@@ -2,8 +2,7 @@
 
 use crate::engine::Item;
 use crate::namespace::Recovery;
-use crate::stream::RECOVERED_MAX;
-use crate::{Position, Publication, Recovered, Since};
+use crate::{Position, Publication, RECOVERED_MAX, Recovered, Since};
 
 /// How far back a read has to reach. What reaches further back is less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

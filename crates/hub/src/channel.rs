@@ -12,7 +12,7 @@ use foldhash::quality::FoldHasher;
 use hashbrown::HashTable;
 
 use crate::WorkerId;
-use crate::few::Few;
+use crate::few::{Few, reserve_one};
 use crate::queue::Queue;
 use crate::subscription::NONE;
 
@@ -90,6 +90,11 @@ impl Channel {
     pub(crate) fn subscribers_all(&self) -> u32 {
         let there: u32 = self.shares.as_slice().iter().map(|share| share.count).sum();
         self.subscribers_here() as u32 + there
+    }
+
+    /// Whether somebody knows the position of this channel's stream, or is about to.
+    pub(crate) fn is_used(&self) -> bool {
+        self.waiting > 0 || self.subscribers_all() > 0
     }
 
     /// Takes the subscriber at `place` out. Returns the slot that moved to its place, if one did.
@@ -269,11 +274,4 @@ pub(crate) fn hash(seed: u64, shared_seed: &SharedSeed, name: &str) -> u64 {
     let mut hasher = FoldHasher::with_seed(seed, shared_seed);
     hasher.write(name.as_bytes());
     hasher.finish()
-}
-
-/// Grows by half instead of doubling: with many small entries the slack is what memory goes to.
-pub(crate) fn reserve_one<T>(entries: &mut Vec<T>) {
-    if entries.len() == entries.capacity() {
-        entries.reserve_exact((entries.len() / 2).max(16));
-    }
 }

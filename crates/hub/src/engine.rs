@@ -73,11 +73,9 @@ use std::sync::Arc;
 
 pub use crate::chain::{Chain, Reach, Read};
 use crate::channel::{Channel, Channels};
-use crate::history::is_used;
+use crate::mail::Origin;
 use crate::payload::Source;
-use crate::presence::Presence;
-use crate::publish::Origin;
-use crate::roster::Roster;
+use crate::roster::{Presence, Roster};
 use crate::{
     ClientInfo, Event, History, HistoryError, Info, Joined, Namespaces, Page, Payload, Position,
     PresenceError, PresenceStats, Publication, PublishOptions, Published, Query, SubscribeOptions,
@@ -486,6 +484,28 @@ pub enum Report {
     Lost(Arc<str>),
 }
 
+impl Report {
+    /// The channel whose subscribers need room for it.
+    pub(crate) fn channel(&self) -> Option<u32> {
+        match self {
+            Self::Item(_, receipt) => receipt.as_ref().map(|receipt| receipt.channel),
+            Self::Skipped(receipt, _)
+            | Self::Published(receipt, ..)
+            | Self::Failed(receipt)
+            | Self::Fence(receipt)
+            | Self::Removed(receipt, _)
+            | Self::History(receipt, _) => Some(receipt.channel),
+            Self::Following(..)
+            | Self::Chain(..)
+            | Self::Member(..)
+            | Self::Departed(..)
+            | Self::Presence(..)
+            | Self::PresenceStats(..)
+            | Self::Lost(_) => None,
+        }
+    }
+}
+
 /// The hub's channels by number, for maintenance.
 pub struct Catalog<'a> {
     pub(crate) channels: &'a Channels,
@@ -518,6 +538,6 @@ impl Catalog<'_> {
     /// Returns whether the position of a channel is in use.
     #[must_use]
     pub fn is_used(&self, channel: u32) -> bool {
-        is_used(self.channel(channel))
+        self.channel(channel).is_used()
     }
 }

@@ -89,6 +89,13 @@ impl<T: Copy> Few<T> {
     }
 }
 
+/// Grows by half instead of doubling: with many small entries the slack is what memory goes to.
+pub(crate) fn reserve_one<T>(entries: &mut Vec<T>) {
+    if entries.len() == entries.capacity() {
+        entries.reserve_exact((entries.len() / 2).max(16));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

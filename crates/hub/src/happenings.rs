@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 
 use crate::roster::Due;
-use crate::{ClientInfo, Engine, Event, Hub, PayloadKind, Recovery, USERS};
+use crate::{ClientInfo, Engine, Event, Hub, PayloadKind, Recovery, Told, USERS};
 
 /// So many wait to be taken; what comes beyond that is counted as lost.
 const HAPPENINGS_MAX: usize = 65_536;
@@ -17,18 +17,6 @@ const EMPTY_MAX: usize = 100_000;
 
 /// A channel is reported as [`What::Empty`] at most once in this time, however often clients subscribe.
 const EMPTY_MS: u64 = 1_000;
-
-/// What of a channel is told to the back end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Told {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// When it gets its first subscriber and loses its last; when somebody wants its latest publication, and there is none.
-    Occupancy,
-    /// Also who joins and leaves.
-    Members,
-}
 
 /// Something that has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,43 +4,11 @@
 
 use std::sync::Arc;
 
-use crate::channel::{Channel, Home};
+use crate::channel::Home;
 use crate::engine::{Catalog, Kept, Receipt, Round, Step};
+use crate::mail::Origin;
 use crate::page::{Page, Query};
-use crate::publish::Origin;
-use crate::stream::Recovered;
-use crate::{Engine, History, Hub, Namespaces, Now, Position};
-
-/// What somebody joins who subscribes to a channel that remembers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Joined {
-    /// Of the latest publication so far: what he gets next has the next one.
-    pub position: Position,
-    /// What he has missed, if he had said up to where he knew the channel.
-    pub recovered: Option<Recovered>,
-}
-
-/// Why there is no history to be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HistoryError {
-    /// Channels of its namespace don't remember.
-    #[error("the channel keeps no history")]
-    Off,
-    /// The position is one of another epoch.
-    #[error("the position does not belong to the channel's current stream")]
-    Unrecoverable,
-    /// One answer has at most so many publications.
-    #[error(
-        "a reply has at most {0} publications: request fewer, then the rest since the last of them"
-    )]
-    TooMany(usize),
-    /// Answers that are on their way refer to too much of what channels have dropped.
-    #[error("too many history replies are queued for clients that read slowly")]
-    Busy,
-    /// The engine has not answered.
-    #[error("the history is not available now")]
-    Unavailable,
-}
+use crate::{Engine, History, HistoryError, Hub, Namespaces, Now};
 
 impl<E: Engine> Hub<E> {
     /// Begins a turn.
@@ -209,9 +177,4 @@ impl<E: Engine> Hub<E> {
         self.keep_to_budget();
         answer
     }
-}
-
-/// Whether somebody knows the position of this channel's stream, or is about to.
-pub(crate) fn is_used(channel: &Channel) -> bool {
-    channel.waiting > 0 || channel.subscribers_all() > 0
 }

@@ -17,20 +17,19 @@ use crate::engine::Step;
 use crate::engines::NodeEngine;
 use crate::happenings::Happenings;
 use crate::holds::Holds;
-use crate::homes;
 use crate::joins::Joins;
 use crate::lines::Lines;
 use crate::memory::MemoryEngine;
-use crate::presence::Presence;
 use crate::queue::Queue;
 use crate::recent::Recent;
 use crate::reports::Arrived;
+use crate::roster::Presence;
 use crate::stalled::Stalled;
 use crate::subscription::Subscriptions;
 use crate::user::Gone;
 use crate::{
     Answer, Caller, ChannelName, Encodings, Engine, Mail, Namespaces, Now, Options, Outlet,
-    WorkerId,
+    WorkerId, homes,
 };
 
 /// One worker's hub, with the [engine](crate::engine) of the channels whose home it is.

@@ -11,10 +11,9 @@ use std::sync::Arc;
 use crate::engine::{Chain, Item, Kept, Reach, Read, Report, Step};
 use crate::lines::Line;
 use crate::namespace::Recovery;
-use crate::stream::RECOVERED_MAX;
 use crate::{
-    Answer, ConnectionId, Engine, Hub, Joined, Mail, Outlet, Publication, Recovered, Registration,
-    Since, SubscribeOptions, Ticket, WorkerId,
+    Answer, ConnectionId, Engine, Hub, Joined, Mail, Outlet, Publication, RECOVERED_MAX, Recovered,
+    Registration, Since, SubscribeOptions, Ticket, WorkerId,
 };
 
 /// Bytes of payloads in the tail of one channel; with more the read begins again.

@@ -57,6 +57,7 @@ mod joins;
 mod lines;
 mod listing;
 mod log;
+mod log_record;
 mod mail;
 mod membership;
 mod memory;
@@ -77,6 +78,7 @@ mod ranks;
 mod recent;
 mod records;
 mod remote;
+mod reply;
 mod reports;
 mod rest;
 mod roster;
@@ -92,30 +94,30 @@ mod wildcard;
 pub use audience::{Audience, Entry};
 pub use engine::Engine;
 pub use engines::NodeEngine;
-pub use happenings::{About, Happening, Told, What};
-pub use history::{HistoryError, Joined};
+pub use happenings::{About, Happening, What};
 pub use homes::Homes;
 pub use hub::{Counts, Hub, Outcome};
-pub use log::{Append, Batch, Restored, SETTLED_MS};
-pub use mail::{Class, Mail, Registration};
+pub use log::SETTLED_MS;
+pub use log_record::{Append, Batch, Restored};
+pub use mail::{Class, Mail, Question, Registration};
 pub use membership::SubscribeError;
 pub use memory::MemoryEngine;
 pub use name::{ChannelName, NAME_BYTES_MAX, NameError};
 pub use namespace::{
     Access, Budget, Differences, History, Namespace, Namespaces, Publishing, Reading, Recovery,
-    Subscribing, USERS, namespace_of,
+    Subscribing, Told, USERS, Wildcards, namespace_of,
 };
 pub use options::{IMMEDIATE_MAX, Options};
-pub use outlet::{Answer, Outlet};
+pub use outlet::Outlet;
 pub use page::{Page, Query};
 pub use pattern::{Pattern, PatternError};
 pub use payload::{Delivery, ENCODINGS_MAX, Encodings, Event, Format, Publication};
-pub use presence::{MEMBERS_MAX, PresenceError, PresenceStats};
-pub use publish::{NoCredit, Published};
-pub use question::Question;
+pub use publish::NoCredit;
 pub use remote::RemoteEngine;
-pub use settling::Instructed;
-pub use stream::{RECOVERED_MAX, Recovered};
+pub use reply::{
+    Answer, HistoryError, Instructed, Joined, MEMBERS_MAX, PresenceError, PresenceStats, Published,
+    RECOVERED_MAX, Recovered,
+};
 pub use veche_nodes::{
     CONNECTED_MAX, Caller, Connected, Connections, Deed, Glob, GlobError, Instruction, LISTED_MAX,
     Listing, Subscribe, Ticket, UserStatus,
@@ -124,4 +126,3 @@ pub use veche_types::{
     BadPosition, ClientInfo, ConnectionId, Epoch, Info, Now, Payload, PayloadKind, PayloadRef,
     Position, PublishOptions, Since, SubscribeOptions, Version, WorkerId,
 };
-pub use wildcard::Wildcards;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::{
     Answer, Caller, ClientInfo, ConnectionId, Glob, Instruction, Joined, Payload, Publication,
-    PublishOptions, Question, SubscribeOptions, Ticket,
+    PublishOptions, Query, SubscribeOptions, Ticket, WorkerId,
 };
 
 /// What a mail needs to be sent.
@@ -186,4 +186,26 @@ impl Mail {
             | Self::LogFull { .. } => Class::Control,
         }
     }
+}
+
+/// What somebody wants to know of a channel, or have done to it, by its home.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// A part of its history: [`Answer::History`].
+    History(Query),
+    /// Its publications are to be let go of; its position stays: [`Answer::HistoryRemoved`].
+    RemoveHistory,
+    /// Who is there: [`Answer::Presence`].
+    Presence,
+    /// How many are there: [`Answer::PresenceStats`].
+    PresenceStats,
+    /// Whether the user is there whose channel it is: [`Answer::UserStatus`].
+    UserStatus,
+}
+
+/// Where a request came from, and who wants to know what became of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    pub(crate) from: WorkerId,
+    pub(crate) reply: Option<(ConnectionId, Ticket)>,
 }

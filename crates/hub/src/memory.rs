@@ -8,15 +8,13 @@ use std::sync::Arc;
 use crate::engine::{
     Catalog, Engine, Gauges, Item, Kept, Offer, Order, Receipt, Report, Round, Step,
 };
-use crate::log::Append;
 use crate::pending::{Log, Task};
 use crate::position::Epochs;
 use crate::records::RECORD_BYTES;
-use crate::stream::RECOVERED_MAX;
 use crate::streams::Streams;
 use crate::{
-    History, HistoryError, Joined, Namespaces, Page, Payload, Position, Publication, Query,
-    SubscribeOptions,
+    Append, History, HistoryError, Joined, Namespaces, Page, Payload, Position, Publication, Query,
+    RECOVERED_MAX, SubscribeOptions,
 };
 
 /// Evictions for each publication beyond those that make room for its bytes: for the bookkeeping of its stream and account, and
@@ -167,6 +165,12 @@ impl MemoryEngine {
         if let Some(log) = &mut self.log {
             log.push(task, receipt);
         }
+    }
+
+    pub(crate) fn has_changes(&self) -> bool {
+        let changes = self.streams.changes.as_ref();
+        changes.is_some_and(|changes| changes.len() > 0)
+            || self.log.as_ref().is_some_and(|log| log.is_awaited)
     }
 }
 

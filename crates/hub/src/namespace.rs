@@ -1,10 +1,23 @@
 //! Namespaces: what stands before the first `:` of a channel's name carries its options, or a pattern that fits it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use crate::{Pattern, Told, Wildcards};
+use crate::Pattern;
+
+/// What of a channel is told to the back end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Told {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// When it gets its first subscriber and loses its last; when somebody wants its latest publication, and there is none.
+    Occupancy,
+    /// Also who joins and leaves.
+    Members,
+}
 
 /// The namespace of users' own channels: `#ann` is the channel of the user `ann`.
 pub const USERS: &str = "#";
@@ -273,6 +286,46 @@ pub fn namespace_of(channel: &str) -> &str {
     }
 }
 
+/// The namespaces whose channels are heard together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wildcards(Arc<[Wildcard]>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Wildcard {
+    namespace: Box<str>,
+    channel: Box<str>,
+}
+
+impl Wildcards {
+    /// Those of these namespaces. Personal channels have none.
+    pub fn new<'n>(namespaces: impl IntoIterator<Item = &'n str>) -> Self {
+        let all = namespaces.into_iter().map(|namespace| Wildcard {
+            namespace: namespace.into(),
+            channel: match namespace {
+                "" => "*".into(),
+                name => format!("{name}:*").into(),
+            },
+        });
+        Self(all.collect())
+    }
+
+    /// Whether a namespace has one.
+    pub fn has(&self, namespace: &str) -> bool {
+        self.0.iter().any(|one| *one.namespace == *namespace)
+    }
+
+    /// The channel by which all of this one's namespace are heard, which may be this one itself.
+    pub fn of(&self, channel: &str) -> Option<&str> {
+        // What may fit a pattern belongs to no namespace of that kind, whether there is one or not.
+        if self.0.is_empty() || channel.starts_with('/') {
+            return None;
+        }
+        let namespace = namespace_of(channel);
+        let found = self.0.iter().find(|one| *one.namespace == *namespace);
+        found.map(|one| &*one.channel)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -369,5 +422,25 @@ mod tests {
         all.insert("news", news);
         assert_eq!(all.of("news:1"), news);
         assert_eq!(all.of("news:*").history, None);
+    }
+
+    #[test]
+    fn a_namespace_has_one_channel_for_all_of_its() {
+        let wildcards = Wildcards::new(["news", ""]);
+        for (channel, expected) in [
+            ("news:1", Some("news:*")),
+            ("news:a:b", Some("news:*")),
+            ("news:*", Some("news:*")),
+            ("lobby", Some("*")),
+            ("*", Some("*")),
+            ("chat:1", None),
+            ("#ann", None),
+            ("/users/ann", None),
+            ("/news:1", None),
+        ] {
+            assert_eq!(wildcards.of(channel), expected, "{channel}");
+        }
+        assert!(wildcards.has("") && !wildcards.has("chat"));
+        assert_eq!(Wildcards::default().of("news:1"), None);
     }
 }

@@ -2,48 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{
-    Caller, Class, ClientInfo, ConnectionId, Connections, Delivery, HistoryError, Instructed,
-    Instruction, Joined, Listing, Mail, Page, PresenceError, PresenceStats, Published, Ticket,
-    UserStatus, WorkerId,
-};
-
-/// What a ticket is answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// The subscription is registered at the channel's home; with what it joins where the channel remembers.
-    Subscribed(Option<Box<Joined>>),
-    /// A publication was taken by a home on another worker, or has waited for the log.
-    Published(Published),
-    /// The engine has not answered a publication: it may have been stored or not. Or it can't follow the channel of a
-    /// subscription, which has ended.
-    Failed,
-    /// A home on another worker has read a part of a channel's history.
-    History(Result<Box<Page>, HistoryError>),
-    /// A home on another worker, or the log, has let go of a channel's history.
-    HistoryRemoved(Result<(), HistoryError>),
-    /// Who is in a channel.
-    Presence(Result<Box<[Arc<ClientInfo>]>, PresenceError>),
-    /// How many are.
-    PresenceStats(Result<PresenceStats, PresenceError>),
-    /// Channels with their home on another worker.
-    Channels(Listing),
-    /// Connections of another worker that hear a channel.
-    Connections(Connections),
-    /// Whether a user is there.
-    UserStatus(UserStatus),
-    /// A user's home on another worker has passed an instruction on.
-    Instructed(Instructed),
-    /// A home has counted all that one worker's part in an instruction has changed.
-    Settled,
-    /// The answer that follows covers only some of the nodes.
-    Partial {
-        /// Nodes that have answered.
-        answered: u32,
-        /// Nodes with a valid lease.
-        known: u32,
-    },
-}
+use crate::{Answer, Caller, Class, ConnectionId, Delivery, Instruction, Mail, Ticket, WorkerId};
 
 /// Where the hub's effects go. The worker implements it over its mailbox and its connections.
 ///

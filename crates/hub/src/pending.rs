@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::Publication;
 use crate::engine::{Item, Receipt};
-use crate::log::Append;
+use crate::{Append, Publication};
 
 /// So much may wait for the log: publications, and bytes of their payloads. The one that reaches it is still taken.
 const PENDING_MAX: usize = 8192;

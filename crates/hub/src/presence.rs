@@ -4,74 +4,15 @@
 //! connection of a user stays a member for that long after it has gone, also when nobody else is left: whoever reloads a
 //! page neither leaves nor joins.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
-
 use crate::engine::{Asker, MemberChange, Members, Step};
-use crate::publish::Origin;
-use crate::roster::{Departure, Due, Roster};
-use crate::{ClientInfo, Engine, Event, Hub};
-
-/// The most members that are told at once; of larger channels there are the numbers.
-pub const MEMBERS_MAX: usize = 10_000;
+use crate::mail::Origin;
+use crate::roster::{Departure, Roster};
+use crate::{ClientInfo, Engine, Event, Hub, PresenceError};
 
 /// The most users who may come back at one time, as far as one home knows; beyond that they leave at once.
 const ABSENT_MAX: usize = 100_000;
-
-/// How many are in a channel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PresenceStats {
-    /// Connections.
-    pub clients: u32,
-    /// Users; all that are anonymous are one.
-    pub users: u32,
-}
-
-/// Why nobody says who is in a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PresenceError {
-    /// Channels of its namespace don't keep presence.
-    #[error("the channel keeps no presence")]
-    Off,
-    /// There are more than [`MEMBERS_MAX`].
-    #[error("the channel has too many members to list; request their number instead")]
-    TooMany,
-    /// The engine has not answered.
-    #[error("the members are not available now")]
-    Unavailable,
-}
-
-/// The members of this worker's subscriptions, and as home those of channels.
-#[derive(Default)]
-pub(crate) struct Presence {
-    /// Local: as whom a subscription is known, by slot.
-    pub(crate) members: HashMap<u32, Arc<ClientInfo>, RandomState>,
-    /// Home: by name of the channel, which may have no subscriber any more, but members who may come back. None is empty.
-    rosters: HashMap<Arc<str>, Roster, RandomState>,
-    /// Home: users that have gone and may come back, by when they are given up; the second number tells them apart.
-    leaving: BTreeMap<Due, (Arc<str>, Arc<ClientInfo>)>,
-    serial: u64,
-}
-
-impl Presence {
-    /// How many members, rosters and users who may come back there are.
-    pub(crate) fn sizes(&self) -> [usize; 3] {
-        [self.members.len(), self.rosters.len(), self.leaving.len()]
-    }
-
-    /// Home: the members of channels, those included who may come back.
-    pub(crate) fn members_here(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ClientInfo>)> {
-        let rosters = self.rosters.iter();
-        rosters.flat_map(|(name, roster)| roster.clients().map(move |client| (name, client)))
-    }
-
-    /// Whether there is something to be done at its time.
-    pub(crate) fn is_waiting(&self) -> bool {
-        !self.leaving.is_empty()
-    }
-}
 
 impl<E: Engine> Hub<E> {
     /// Home: somebody was counted who is a member.

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use crate::channel::Channel;
 use crate::engine::{Offer, Order};
+use crate::mail::Origin;
 use crate::payload::{Ordered, Source};
 use crate::stalled::Request;
 use crate::{
     Answer, ChannelName, Class, ConnectionId, Differences, Engine, Event, Hub, Mail, Outcome,
-    Outlet, Payload, PayloadRef, Position, PublishOptions, Ticket, WorkerId,
+    Outlet, Payload, PayloadRef, PublishOptions, Published, Ticket, WorkerId,
 };
 
 /// A publication can't be taken now, for lack of credit or of room in a queue. Nothing of it was
@@ -16,33 +17,6 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the channel can't accept a publication now")]
 pub struct NoCredit;
-
-/// What became of a publication.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Published {
-    /// Registered subscribers on all workers to whom it goes; 0 if it was not taken, as its
-    /// [`PublishOptions`] wanted it. `None` where only the nodes of the engine together know.
-    pub handed: Option<u32>,
-    /// Nodes with subscribers, where `handed` is not known.
-    pub nodes: Option<u32>,
-    /// Its position, or the channel's if it was not taken. `None` where the channel does not
-    /// remember.
-    pub position: Option<Position>,
-    /// It was not taken: its version is not newer, or its idempotency key has been used.
-    pub is_skipped: bool,
-}
-
-impl Default for Published {
-    /// It has no receivers.
-    fn default() -> Self {
-        Self {
-            handed: Some(0),
-            nodes: None,
-            position: None,
-            is_skipped: false,
-        }
-    }
-}
 
 /// What keeps a publication from being ordered now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,13 +29,6 @@ pub(crate) enum Blocked {
     Queue,
     /// Too much waits in the engine.
     Engine,
-}
-
-/// Where a request came from, and who wants to know what became of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Origin {
-    pub(crate) from: WorkerId,
-    pub(crate) reply: Option<(ConnectionId, Ticket)>,
 }
 
 impl<E: Engine> Hub<E> {

@@ -1,24 +1,10 @@
 //! What is asked of a channel's home, and how the answer comes back.
 
-use crate::publish::Origin;
+use crate::mail::Origin;
 use crate::{
-    Answer, ChannelName, ConnectionId, Engine, Hub, Mail, Outcome, Outlet, Query, Ticket, WorkerId,
+    Answer, ChannelName, ConnectionId, Engine, Hub, Mail, Outcome, Outlet, Question, Ticket,
+    WorkerId,
 };
-
-/// What somebody wants to know of a channel, or have done to it, by its home.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Question {
-    /// A part of its history: [`Answer::History`].
-    History(Query),
-    /// Its publications are to be let go of; its position stays: [`Answer::HistoryRemoved`].
-    RemoveHistory,
-    /// Who is there: [`Answer::Presence`].
-    Presence,
-    /// How many are there: [`Answer::PresenceStats`].
-    PresenceStats,
-    /// Whether the user is there whose channel it is: [`Answer::UserStatus`].
-    UserStatus,
-}
 
 impl<E: Engine> Hub<E> {
     /// Asks the home of a channel. The answer comes to the ticket if the outcome is [`Outcome::Pending`].

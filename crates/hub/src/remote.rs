@@ -30,10 +30,9 @@ use crate::engine::{
     Asker, Catalog, Engine, Gauges, Kept, MemberChange, Members, Notice, Offer, Receipt, Report,
     Round, Step,
 };
-use crate::stream::RECOVERED_MAX;
 use crate::{
     ClientInfo, Epoch, History, HistoryError, Joined, Namespaces, Page, Payload, Position,
-    PresenceError, PresenceStats, Publication, Query, SubscribeOptions,
+    PresenceError, PresenceStats, Publication, Query, RECOVERED_MAX, SubscribeOptions,
 };
 use entries::{Entries, Entry, Feed};
 use waiting::Waiting;

@@ -5,8 +5,9 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use crate::engine::{Asker, Item, Receipt, Report};
+use crate::mail::Origin;
 use crate::payload::Ordered;
-use crate::publish::{Blocked, Origin, wants_previous};
+use crate::publish::{Blocked, wants_previous};
 use crate::{
     Answer, Engine, Event, Hub, Namespaces, Outlet, Payload, Position, Publication, PublishOptions,
     Published,
@@ -337,28 +338,6 @@ impl<E: Engine> Hub<E> {
         }
         self.engine
             .fed(slot, publication, &history, wants_previous, now_ms)
-    }
-}
-
-impl Report {
-    /// The channel whose subscribers need room for it.
-    fn channel(&self) -> Option<u32> {
-        match self {
-            Self::Item(_, receipt) => receipt.as_ref().map(|receipt| receipt.channel),
-            Self::Skipped(receipt, _)
-            | Self::Published(receipt, ..)
-            | Self::Failed(receipt)
-            | Self::Fence(receipt)
-            | Self::Removed(receipt, _)
-            | Self::History(receipt, _) => Some(receipt.channel),
-            Self::Following(..)
-            | Self::Chain(..)
-            | Self::Member(..)
-            | Self::Departed(..)
-            | Self::Presence(..)
-            | Self::PresenceStats(..)
-            | Self::Lost(_) => None,
-        }
     }
 }
 

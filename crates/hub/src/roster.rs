@@ -1,7 +1,7 @@
-//! The members of one channel, by connection and by user.
+//! The members of channels, by connection and by user.
 
 use std::borrow::Borrow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{ClientInfo, PresenceStats};
 /// By when somebody who has gone is given up; the second number tells apart those of one moment.
 pub(crate) type Due = (u64, u64);
 
-/// See the module's text.
+/// The members of one channel.
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
     clients: Clients,
@@ -203,6 +203,36 @@ impl Eq for ByUser {}
 impl Hash for ByUser {
     fn hash<H: Hasher>(&self, state: &mut H) {
         Borrow::<str>::borrow(self).hash(state);
+    }
+}
+
+/// The members of this worker's subscriptions, and as home those of channels.
+#[derive(Default)]
+pub(crate) struct Presence {
+    /// Local: as whom a subscription is known, by slot.
+    pub(crate) members: HashMap<u32, Arc<ClientInfo>, RandomState>,
+    /// Home: by name of the channel, which may have no subscriber any more, but members who may come back. None is empty.
+    pub(crate) rosters: HashMap<Arc<str>, Roster, RandomState>,
+    /// Home: users that have gone and may come back, by when they are given up; the second number tells them apart.
+    pub(crate) leaving: BTreeMap<Due, (Arc<str>, Arc<ClientInfo>)>,
+    pub(crate) serial: u64,
+}
+
+impl Presence {
+    /// How many members, rosters and users who may come back there are.
+    pub(crate) fn sizes(&self) -> [usize; 3] {
+        [self.members.len(), self.rosters.len(), self.leaving.len()]
+    }
+
+    /// Home: the members of channels, those included who may come back.
+    pub(crate) fn members_here(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ClientInfo>)> {
+        let rosters = self.rosters.iter();
+        rosters.flat_map(|(name, roster)| roster.clients().map(move |client| (name, client)))
+    }
+
+    /// Whether there is something to be done at its time.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.leaving.is_empty()
     }
 }
 

@@ -7,17 +7,8 @@
 
 use std::sync::Arc;
 
-use crate::publish::Origin;
+use crate::mail::Origin;
 use crate::{Answer, Caller, Deed, Engine, Hub, Instruction, Mail, Outlet, WorkerId};
-
-/// What the user's home says of an instruction that it has passed on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Instructed {
-    /// The connections of the user, on all workers.
-    pub connections: u32,
-    /// How many times [`Answer::Settled`] comes before it is carried out; in any order with this answer.
-    pub open: u32,
-}
 
 /// The homes that an instruction concerns.
 enum Reach<'i> {

@@ -9,8 +9,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::mail::Origin;
 use crate::payload::Source;
-use crate::publish::{Blocked, Origin};
+use crate::publish::Blocked;
 use crate::{Engine, Hub, Outlet, Payload, PublishOptions, WorkerId};
 
 pub(crate) struct Request {

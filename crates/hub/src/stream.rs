@@ -7,11 +7,9 @@ use crate::namespace::Recovery;
 use crate::page::{Page, Query};
 use crate::records::{Lent, RECORD_BYTES, Record, Records};
 use crate::{
-    Epoch, History, HistoryError, Info, Payload, Position, Publication, Restored, Since, Version,
+    Epoch, History, HistoryError, Info, Payload, Position, Publication, RECOVERED_MAX, Recovered,
+    Restored, Since, Version,
 };
-
-/// The most publications that somebody gets who comes back; who has missed more is told so.
-pub const RECOVERED_MAX: usize = 300;
 
 /// So long a stream is kept to which nobody has ever published and nobody is subscribed: there is nothing to come back
 /// to, but for who lost his connection just now.
@@ -27,31 +25,6 @@ pub(crate) struct Stream {
     version: Option<Box<Version>>,
     /// When it was last published to, or began.
     touched_ms: u64,
-}
-
-/// What somebody gets who comes back.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
-    /// Nothing is missing: with these he has all that there is. Where channels keep the latest publication only, he has
-    /// that one.
-    pub is_whole: bool,
-    /// What he has missed, oldest first; none if something is missing.
-    pub publications: Vec<Publication>,
-    /// They are the latest, of which he may have some, and of what was before nothing is known.
-    pub are_latest: bool,
-    /// The offset of the predecessor of the first publication; 0 without publications.
-    pub before: u64,
-}
-
-impl Recovered {
-    /// Returns the offset of the predecessor of the publication at this index: offsets need not be dense, so it can't be
-    /// calculated.
-    #[must_use]
-    pub fn before(&self, index: usize) -> u64 {
-        let previous = index.checked_sub(1);
-        let previous = previous.and_then(|previous| self.publications.get(previous)?.position);
-        previous.map_or(self.before, |position| position.offset)
-    }
 }
 
 impl Stream {

@@ -6,8 +6,9 @@ mod tests;
 use std::sync::Arc;
 
 use crate::accounts::Accounts;
-use crate::channel::{Channel, reserve_one};
-use crate::log::Changes;
+use crate::channel::Channel;
+use crate::few::reserve_one;
+use crate::log_record::Changes;
 use crate::position::Epochs;
 use crate::ranks::{Link, Linked, NOTHING};
 use crate::records::Lent;

@@ -9,7 +9,7 @@ use std::hash::BuildHasher;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use crate::channel::reserve_one;
+use crate::few::reserve_one;
 use crate::{ConnectionId, Registration};
 
 /// No slot.

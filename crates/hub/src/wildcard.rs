@@ -8,49 +8,8 @@
 
 use std::sync::Arc;
 
-use crate::namespace::namespace_of;
 use crate::payload::Ordered;
 use crate::{Audience, Engine, Event, Hub, Info, Outlet};
-
-/// The namespaces whose channels are heard together.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wildcards(Arc<[Wildcard]>);
-
-#[derive(Debug, PartialEq, Eq)]
-struct Wildcard {
-    namespace: Box<str>,
-    channel: Box<str>,
-}
-
-impl Wildcards {
-    /// Those of these namespaces. Personal channels have none.
-    pub fn new<'n>(namespaces: impl IntoIterator<Item = &'n str>) -> Self {
-        let all = namespaces.into_iter().map(|namespace| Wildcard {
-            namespace: namespace.into(),
-            channel: match namespace {
-                "" => "*".into(),
-                name => format!("{name}:*").into(),
-            },
-        });
-        Self(all.collect())
-    }
-
-    /// Whether a namespace has one.
-    pub fn has(&self, namespace: &str) -> bool {
-        self.0.iter().any(|one| *one.namespace == *namespace)
-    }
-
-    /// The channel by which all of this one's namespace are heard, which may be this one itself.
-    pub fn of(&self, channel: &str) -> Option<&str> {
-        // What may fit a pattern belongs to no namespace of that kind, whether there is one or not.
-        if self.0.is_empty() || channel.starts_with('/') {
-            return None;
-        }
-        let namespace = namespace_of(channel);
-        let found = self.0.iter().find(|one| *one.namespace == *namespace);
-        found.map(|one| &*one.channel)
-    }
-}
 
 impl<E: Engine> Hub<E> {
     pub(crate) fn wildcard_of(&self, channel: &str) -> Option<&str> {
@@ -93,30 +52,5 @@ impl<E: Engine> Hub<E> {
             previous: None,
         };
         self.hand_out(wildcard, passed_on, outlet)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_namespace_has_one_channel_for_all_of_its() {
-        let wildcards = Wildcards::new(["news", ""]);
-        for (channel, expected) in [
-            ("news:1", Some("news:*")),
-            ("news:a:b", Some("news:*")),
-            ("news:*", Some("news:*")),
-            ("lobby", Some("*")),
-            ("*", Some("*")),
-            ("chat:1", None),
-            ("#ann", None),
-            ("/users/ann", None),
-            ("/news:1", None),
-        ] {
-            assert_eq!(wildcards.of(channel), expected, "{channel}");
-        }
-        assert!(wildcards.has("") && !wildcards.has("chat"));
-        assert_eq!(Wildcards::default().of("news:1"), None);
     }
 }

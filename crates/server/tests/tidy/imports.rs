@@ -252,7 +252,8 @@ impl Modules {
                 "struct" | "enum" => {
                     module.types.insert(tokens[i + 1].clone());
                 }
-                "impl" => module
+                // Not the type of an argument.
+                "impl" if i == 0 || matches!(&*tokens[i - 1], ";" | "{" | "}" | "]") => module
                     .implemented
                     .extend(implemented(&tokens[i + 1..]).map(str::to_owned)),
                 _ => {}
@@ -330,15 +331,12 @@ impl Modules {
         self.0.iter().map(of).collect()
     }
 
-    /// Where the types of a module's `impl` blocks are defined, or the module itself.
-    pub(super) fn owner<'m>(&'m self, place: &'m Path) -> &'m Path {
+    /// The modules that define the types of a module's `impl` blocks, without the module itself.
+    pub(super) fn owners<'m>(&'m self, place: &'m Path) -> impl Iterator<Item = &'m Path> {
         let module = &self.0[place];
-        let mut foreign = module
-            .implemented
-            .iter()
-            .filter(|name| !module.types.contains(*name));
-        let owner = foreign.find_map(|name| self.definer(module.bound.get(name)?, 0));
-        owner.unwrap_or(place)
+        let names = module.implemented.iter();
+        let foreign = names.filter(|name| !module.types.contains(*name));
+        foreign.filter_map(|name| self.definer(module.bound.get(name)?, 0))
     }
 }
 
