@@ -100,7 +100,7 @@ pub(crate) static FIELDS: &[Field] = &[
         Found::from(Some(&e.host))
     }),
     field("route", "the `path` of the route that it led to", |e| {
-        Found::from(e.route.as_ref().map(|route| &route.path))
+        Found::from(e.route.as_deref())
     }),
     field(
         "status",

@@ -29,7 +29,6 @@ pub use connection::{Connection, list_connections};
 pub use context::app::{AppAnswer, AppId, Apps};
 pub use context::census::Census;
 pub use context::close::Parting;
-pub use context::journal::Journal;
 pub use context::note::{Decision, Note, NoteLevel};
 pub use context::process::Process;
 pub use context::relay::{Address, Relay};
@@ -38,10 +37,11 @@ pub use context::site::{ApiKey, Limits, Listener, Role, Site};
 pub use context::stats::Stats;
 pub use context::step::Block;
 pub use context::{
-    access, app, blocks, close, guessing, hooks, identity, journal, origin, pace, protocol,
-    publishing, rate, route, shared, site, stats, work,
+    access, app, blocks, close, guessing, hooks, identity, origin, pace, protocol, publishing,
+    rate, route, shared, site, stats, work,
 };
 pub use http::{static_files, upgrade};
+pub use outbox::journal::{self, Journal};
 pub use outbox::{End, Outbox, Outboxes};
 pub use websocket::NotRenewed;
 pub use websocket::client::{self, Caller, Dial, Terms};

@@ -16,7 +16,6 @@ use crate::backend::Backend;
 use crate::backend::api::Call;
 use crate::context::app::Request;
 use crate::context::census::About;
-use crate::context::hears::Hears;
 use crate::context::hooks::{QuestionId, Verdict};
 use crate::context::identity::{Finding, Unknown};
 pub use crate::context::protocol::Protocol;
@@ -29,6 +28,7 @@ use crate::http::protocol::{
     Above, Asked, Begun, Identified, Opening, Plan, StreamBegun, StreamRequest, Wanted,
 };
 use crate::http::upgrade::Refused;
+use crate::outbox::hears::Hears;
 use crate::sessions;
 
 /// What the HTTP stage leads to.

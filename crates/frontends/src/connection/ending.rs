@@ -6,11 +6,11 @@ use veche_hub::{ConnectionId, Deed, Instruction};
 use veche_types::codes::CloseCode;
 
 use super::{Connection, Stage};
-use crate::context::journal::SlowKind;
 use crate::context::note::NoteLevel;
 use crate::context::shared::Shared;
 use crate::context::step::{Block, Then};
 use crate::outbox::End;
+use crate::outbox::journal::SlowKind;
 
 impl Connection {
     /// Closes the session with a code: the hub, the operator or a limit wants it.

@@ -15,12 +15,12 @@ use veche_types::AppId;
 
 use crate::context::access::Networks;
 use crate::context::files::Encoding;
-use crate::context::hears::{Hears, Keeping};
 use crate::context::hooks::{Decider, Deciders, Kind};
 use crate::context::identity::Identity;
 use crate::context::origin;
 use crate::context::pace::Pacing;
 use crate::context::protocol::Protocol;
+use crate::outbox::hears::{Hears, Keeping};
 
 pub use headers::{BadHeader, Headers};
 pub use router::{Found, Router};

@@ -13,9 +13,7 @@ use veche_proto::http;
 use crate::context::access::Access;
 use crate::context::publishing::{Publisher, Publishing};
 use crate::context::route::{Route, Router};
-
-/// The most that [`Limits::channels_per_client`] can be.
-pub const CHANNELS_PER_CLIENT_MAX: usize = 1024;
+pub use crate::outbox::CHANNELS_PER_CLIENT_MAX;
 
 /// What a listener's connections speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

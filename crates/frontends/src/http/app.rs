@@ -15,7 +15,6 @@ use super::protocol::{Above, Opened, Opening as _};
 use super::{Http, Next, State};
 use crate::context::app::{AppAnswer, Body, Gone, Outcome, Params, Request, Response, Verdict};
 use crate::context::identity::{Named, is_valid_user};
-use crate::context::journal::SlowKind;
 use crate::context::note::{Decision, NoteLevel};
 use crate::context::route::{Handler, Route};
 use crate::context::shared::Shared;
@@ -24,6 +23,7 @@ use crate::context::step::{Block, Then};
 use crate::http::reply::{Refusal, Reply, write_response};
 use crate::http::stream;
 use crate::http::upgrade::{Candidate, Refused, Registration, judge};
+use crate::outbox::journal::SlowKind;
 
 /// A request's head, kept until there is everything to answer it with.
 pub(crate) struct KeptRequest {

@@ -14,7 +14,6 @@ use veche_proto::websocket::handshake::Upgrade;
 use veche_types::Now;
 
 use crate::context::app::Request;
-use crate::context::hears::Hears;
 use crate::context::identity::{Lease, Unknown};
 use crate::context::route::Route;
 use crate::context::session::Session;
@@ -22,6 +21,7 @@ use crate::context::shared::Shared;
 use crate::http::call::ApiCall;
 use crate::http::reply::{Refusal, Reply};
 use crate::http::upgrade::Refused;
+use crate::outbox::hears::Hears;
 
 /// What lies above the stage: the sessions that requests open, and the API that they call.
 pub(crate) trait Above {

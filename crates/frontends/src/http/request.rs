@@ -13,7 +13,6 @@ use super::protocol::{Above, Asked, Opening as _, Plan};
 use super::{Http, KeptRequest, Next, admin_page, exposition};
 use crate::context::guessing::Lock;
 use crate::context::identity::Named;
-use crate::context::journal::Entry;
 use crate::context::route::{Found, Handler, Route};
 use crate::context::shared::Shared;
 use crate::context::site::{Listener, Role};
@@ -25,6 +24,7 @@ use crate::http::reply::Refusal;
 use crate::http::static_files::Place;
 use crate::http::stream;
 use crate::http::upgrade::judge;
+use crate::outbox::journal::Entry;
 
 impl<A: Above> Http<A> {
     /// What a request leads to.
@@ -67,7 +67,7 @@ impl<A: Above> Http<A> {
                 );
             }
         };
-        shared.ports.outboxes.journal.set_route(id, route);
+        shared.ports.outboxes.journal.set_route(id, &route.path);
         self.headers.clone_from(&route.headers);
         if !route.networks.admit(self.client) {
             shared.stats.turn_away(TurnedAway::Network);

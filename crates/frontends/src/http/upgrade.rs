@@ -12,7 +12,6 @@ use veche_proto::websocket::{self, Decoder};
 use veche_types::AppId;
 use veche_types::codes::CloseCode;
 
-use crate::context::hears::Hears;
 use crate::context::identity::{Identity, Named, Unknown};
 use crate::context::note::{Decision, NoteLevel};
 use crate::context::origin;
@@ -22,6 +21,7 @@ use crate::context::stats::{Handshake, TurnedAway};
 use crate::http::KeptRequest;
 use crate::http::protocol::{Begun, Identified, Opened, Opening, Wanted};
 use crate::http::reply::Refusal;
+use crate::outbox::hears::Hears;
 
 /// Most channels that one handshake may ask for.
 pub const CHANNELS_MAX: usize = 32;

@@ -12,8 +12,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use veche_hub::{ConnectionId, Epoch, Position, Since};
 
+use super::CHANNELS_PER_CLIENT_MAX;
 use super::Outboxes;
-use crate::context::site::CHANNELS_PER_CLIENT_MAX;
 
 const EPOCH_BYTES: usize = 5;
 const OFFSET_BYTES_MAX: usize = 10;

@@ -7,6 +7,8 @@
 mod backlog;
 mod carried;
 mod events;
+pub(crate) mod hears;
+pub mod journal;
 pub(crate) mod marks;
 mod masks;
 mod parts;
@@ -25,8 +27,8 @@ use veche_hub::{ConnectionId, Delivery, Encodings, Event, Format, PayloadKind};
 use veche_proto::websocket::deflate::Agreed;
 use veche_proto::websocket::{self, Codecs, ContextBudget, Encoder, MessageKind, Opcode, Role};
 
-pub use crate::context::hears::{Hears, Keeping};
-use crate::context::journal::Journal;
+pub use crate::outbox::hears::{Hears, Keeping};
+use crate::outbox::journal::Journal;
 use crate::outbox::pool::Pool;
 use backlog::Backlogs;
 pub use backlog::Dropped;
@@ -38,6 +40,9 @@ pub(crate) use positions::{write_data, write_value};
 pub(crate) use pushes::{Patcher, PushFormat};
 pub use sending::Sending;
 pub(crate) use wishes::{Deltas, Form, Selector, Wish};
+
+/// The most channels that the configuration may allow one client, so that the marks of an SSE client have a bound.
+pub const CHANNELS_PER_CLIENT_MAX: usize = 1024;
 
 /// Above this many bytes on their way out a connection's input is not worked on: whoever asks must also read.
 pub const ANSWERS_BYTES_HIGH: usize = 64 << 10;

@@ -407,10 +407,7 @@ fn requests_and_sessions_have_an_entry_each() {
         ("ua", request.len() as u64)
     );
     assert_eq!(entry.bytes_out, answer);
-    assert_eq!(
-        entry.route.map(|route| route.path.clone()),
-        Some("/get".to_owned())
-    );
+    assert_eq!(entry.route.as_deref(), Some("/get"));
     let refused = world.ask(peer, "nonsense\r\n\r\n").len() as u64;
     let entry = entries(&mut world).remove(0);
     assert_eq!(

@@ -10,18 +10,12 @@ const SOURCES: &str = "crates/frontends/src/";
 
 /// Its folders: each imports from itself and from those before it alone. Files outside of them may import all.
 const LAYERS: &[&str] = &[
-    "context",
     "outbox",
+    "context",
     "http",
     "websocket",
     "sessions",
     "backend",
-];
-
-/// Imports against that order which are left. No row may be added; one that is not needed any more has to go.
-const UPWARD: &[(&str, &str)] = &[
-    // The context owns the outboxes of its worker: every layer is handed both in one value.
-    ("context/shared.rs", "outbox"),
 ];
 
 /// The file above all layers that names the client protocols.
@@ -47,7 +41,6 @@ fn layer(place: &Path) -> Option<usize> {
 #[test]
 fn front_ends_import_from_the_layers_below() {
     let modules = Modules::read(SOURCES);
-    let mut unneeded: BTreeSet<_> = UPWARD.iter().collect();
     let mut problems = Vec::new();
     for (from, imports) in modules.imports() {
         let Some(own) = layer(from) else { continue };
@@ -59,24 +52,12 @@ fn front_ends_import_from_the_layers_below() {
             if layer(to).is_some_and(|layer| layer <= own) && !is_sibling {
                 continue;
             }
-            let row = UPWARD
-                .iter()
-                .find(|(row, folder)| row == file && *folder == to[0]);
-            match row {
-                Some(row) => {
-                    unneeded.remove(row);
-                }
-                None => problems.push(format!("{file} -> {target}")),
-            }
+            problems.push(format!("{file} -> {target}"));
         }
     }
     assert_none(
         &problems,
         "imports from a layer above, or from another protocol",
-    );
-    assert!(
-        unneeded.is_empty(),
-        "rows of UPWARD to be removed: {unneeded:?}"
     );
 }
 

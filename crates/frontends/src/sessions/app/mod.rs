@@ -16,7 +16,6 @@ use veche_types::AppId;
 use crate::context::app::{KEPT_BYTES_HIGH, KEPT_MESSAGES_MAX, Request};
 use crate::context::apps::{Apps, Progress};
 use crate::context::census::About;
-use crate::context::hears::Hears;
 use crate::context::route::Route;
 use crate::context::session::{Context, Flow, Session};
 use crate::context::shared::Shared;
@@ -25,6 +24,7 @@ use crate::context::work;
 use crate::http::protocol::{Begun, Opening, Wanted};
 use crate::http::upgrade::Refused;
 use crate::outbox::ANSWERS_BYTES_HIGH;
+use crate::outbox::hears::Hears;
 
 /// See the module's text.
 pub(crate) struct App {

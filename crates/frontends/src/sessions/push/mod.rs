@@ -10,7 +10,6 @@ use veche_proto::http::{Head, Status};
 use veche_proto::websocket::MessageKind;
 
 use crate::context::census::About;
-use crate::context::hears::Hears;
 use crate::context::joining::Enrolled;
 use crate::context::note::NoteLevel;
 use crate::context::protocol::Protocol;
@@ -20,6 +19,7 @@ use crate::context::shared::Shared;
 use crate::context::stats::Handshake;
 use crate::http::protocol::{Begun, Opening, Wanted};
 use crate::http::upgrade::{CHANNELS_MAX, Refused, forbidden};
+use crate::outbox::hears::Hears;
 
 /// As routes and the configuration know it.
 pub(crate) static PROTOCOL: Protocol = Protocol {

@@ -6,14 +6,11 @@
 //! is where tokens travel.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{Head, Version};
 use veche_types::Now;
 use veche_types::codes::CloseCode;
-
-use crate::context::route::Route;
 
 /// Longest text of each kind that is kept.
 const TEXT_BYTES_MAX: usize = 1 << 10;
@@ -57,7 +54,7 @@ pub struct Entry {
     /// The name of its user, if it has one.
     pub user: Option<Box<str>>,
     /// Where it led.
-    pub route: Option<Arc<Route>>,
+    pub route: Option<Box<str>>,
     /// 101 for a session, [`CLIENT_LEFT`] if there was no answer.
     pub status: u16,
     /// Bytes of the request, or of the payload of messages.
@@ -233,9 +230,9 @@ impl Journal {
         self.open.get_mut(id.index as usize)?.as_deref_mut()
     }
 
-    pub(crate) fn set_route(&mut self, id: ConnectionId, route: &Arc<Route>) {
+    pub(crate) fn set_route(&mut self, id: ConnectionId, path: &str) {
         if let Some(entry) = self.entry(id) {
-            entry.route = Some(Arc::clone(route));
+            entry.route = Some(kept(path));
         }
     }
 
