@@ -272,21 +272,21 @@ impl Here {
             ..SubscribeOptions::default()
         };
         let (hub, ports) = (&mut shared.hub, &mut shared.ports);
-        let answers = ports.answers.len();
-        let result = hub.subscribe(who, name, ticket, &joining, ports);
-        if let Err(error) = result {
-            self.tickets.take(who, ticket);
-            return Err(error.to_string());
-        }
-        // Answered within the call where the home is here: its client is told before it hears anything else.
-        if tells
-            && shared.ports.answers.len() > answers
-            && let Some((_, _, hub::Answer::Subscribed(joined))) = shared.ports.answers.pop_back()
-            && let Some(waiting) = self.tickets.take(who, ticket)
-        {
+        let joined = match hub.subscribe(who, name, ticket, &joining, ports) {
+            Ok(hub::Outcome::Done(joined)) => joined,
+            Ok(hub::Outcome::Pending) => return Ok(None),
+            Err(error) => {
+                self.tickets.take(who, ticket);
+                return Err(error.to_string());
+            }
+        };
+        // A client with positions gets this one before anything else; other subscriptions end with the turn's answers.
+        if tells && let Some(waiting) = self.tickets.take(who, ticket) {
             let outcome = waiting.joined(who, joined.as_deref(), shared);
             return Ok(Some(outcome.map_or(Settled::Done, Settled::Place)));
         }
+        let answer = hub::Answer::Subscribed(joined);
+        shared.ports.answers.push_back((who, ticket, answer));
         Ok(None)
     }
 

@@ -10,8 +10,8 @@ use crate::channel::{Channel, Home};
 use crate::engine::Step;
 use crate::subscription::{SLOTS_MAX, Standing};
 use crate::{
-    Answer, ChannelName, ClientInfo, ConnectionId, Engine, Hub, Joined, Mail, Outlet, Registration,
-    SubscribeOptions, Ticket, WorkerId,
+    Answer, ChannelName, ClientInfo, ConnectionId, Engine, Hub, Joined, Mail, Outcome, Outlet,
+    Registration, SubscribeOptions, Ticket, WorkerId,
 };
 
 /// Why a session can't subscribe.
@@ -29,12 +29,12 @@ pub enum SubscribeError {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Subscribes a session. [`Answer::Subscribed`] comes when the channel's home has counted it:
-    /// within this call if the home is here, unless the engine answers later. From the answer on it
-    /// gets every publication. There is no answer if it unsubscribes or closes first.
-    /// [`Answer::Failed`] ends the subscription: the engine can't follow the channel.
+    /// Subscribes a session. The outcome is [`Outcome::Done`] if the channel's home is here and has counted it.
+    /// Otherwise [`Answer::Subscribed`] follows, unless the session unsubscribes or closes first, or
+    /// [`Answer::Failed`], which ends the subscription: the engine can't follow the channel. Once counted, the session
+    /// gets every publication.
     ///
-    /// The answer has to be handled before the hub is called again: what it gets next follows at once.
+    /// The outcome has to be handled before the hub is called again: what the session gets next follows at once.
     pub fn subscribe(
         &mut self,
         session: ConnectionId,
@@ -42,7 +42,7 @@ impl<E: Engine> Hub<E> {
         ticket: Ticket,
         joining: &SubscribeOptions,
         outlet: &mut impl Outlet,
-    ) -> Result<(), SubscribeError> {
+    ) -> Result<Outcome<Option<Box<Joined>>>, SubscribeError> {
         match self.subscriptions.standing(session) {
             Standing::Open => {}
             Standing::Successor(forerunner) => self.close(forerunner, outlet),
@@ -67,15 +67,14 @@ impl<E: Engine> Hub<E> {
             let Step::Done(joined) = self.join(index, joining) else {
                 let caller = (session, ticket);
                 self.keep_joiner(index, self.me, caller, registration, joining);
-                return Ok(());
+                return Ok(Outcome::Pending);
             };
             self.make_live(index, registration.slot);
             self.member_in(index, joining.client.as_ref());
             if joined.is_some() {
                 self.keep_to_budget();
             }
-            outlet.answer(session, ticket, Answer::Subscribed(joined));
-            return Ok(());
+            return Ok(Outcome::Done(joined));
         };
         let entry = &mut self.channels[index];
         entry.waiting += 1;
@@ -90,7 +89,7 @@ impl<E: Engine> Hub<E> {
                 joining: joining.clone(),
             },
         );
-        Ok(())
+        Ok(Outcome::Pending)
     }
 
     /// Ends one subscription; nothing more is delivered on it. False if there was none.

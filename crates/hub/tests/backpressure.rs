@@ -12,7 +12,7 @@ use veche_hub::{
     SubscribeOptions, Ticket, WorkerId,
 };
 
-use common::{name, session};
+use common::{name, session, subscribe};
 
 const HOME: WorkerId = WorkerId(0);
 const NEAR: WorkerId = WorkerId(1);
@@ -91,15 +91,15 @@ fn subscribe_from(worker: WorkerId, channel: &str, home: &mut Hub, desk: &mut De
     }
     let mut there = Hub::new(worker, 4, 5, Options::default());
     let mut carry = Carry(home, desk, worker);
-    there
-        .subscribe(
-            session(0),
-            name(channel),
-            Ticket(0),
-            &SubscribeOptions::default(),
-            &mut carry,
-        )
-        .expect("there is room");
+    subscribe(
+        &mut there,
+        session(0),
+        name(channel),
+        Ticket(0),
+        &SubscribeOptions::default(),
+        &mut carry,
+    )
+    .expect("there is room");
 }
 
 fn publish_from_source(text: &'static str, channel: &str, home: &mut Hub, desk: &mut Desk) {
@@ -240,7 +240,8 @@ fn a_full_queue_refuses_and_a_sweep_makes_room() {
     let channel = names(&home).remove(0);
     for index in 0..20 {
         let joining = SubscribeOptions::default();
-        home.subscribe(
+        subscribe(
+            &mut home,
             session(index),
             name(&channel),
             Ticket(0),
@@ -304,8 +305,15 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
             client: Some(Arc::new(client)),
             ..SubscribeOptions::default()
         };
-        home.subscribe(session(index), name(channel), Ticket(0), &joining, desk)
-            .expect("there is room");
+        subscribe(
+            home,
+            session(index),
+            name(channel),
+            Ticket(0),
+            &joining,
+            desk,
+        )
+        .expect("there is room");
     };
     for index in 0..MANY {
         join(&mut home, &mut desk, index, blocked);

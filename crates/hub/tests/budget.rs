@@ -12,7 +12,7 @@ use veche_hub::{
     Restored, Since, SubscribeOptions, Ticket, WorkerId,
 };
 
-use common::{name, session};
+use common::{name, session, subscribe};
 
 /// Keeps the last answer.
 #[derive(Default)]
@@ -112,7 +112,8 @@ fn join(
         ..SubscribeOptions::default()
     };
     let mut last = Last::default();
-    let result = hub.subscribe(
+    let result = subscribe(
+        hub,
         session(index),
         name(channel),
         Ticket(0),
@@ -145,7 +146,8 @@ fn no_budget_is_too_small_to_go_on() {
             match random.u8(..10) {
                 0..5 => publish(&mut hub, &channel, &data[..random.usize(..2_000)]),
                 5..7 => {
-                    let _ = hub.subscribe(
+                    let _ = subscribe(
+                        &mut hub,
                         session(index),
                         name(&channel),
                         Ticket(0),

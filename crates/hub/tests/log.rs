@@ -113,10 +113,17 @@ impl World {
             index,
             generation: 1,
         };
-        let joining = SubscribeOptions::default();
-        self.hub
-            .subscribe(session, channel(), Ticket(0), &joining, &mut self.desk)
-            .expect("there is room");
+        self.join(session, &SubscribeOptions::default());
+    }
+
+    /// Subscribes at the home: the outcome comes at once, and is put beside the others.
+    fn join(&mut self, session: ConnectionId, joining: &SubscribeOptions) {
+        let (hub, desk) = (&mut self.hub, &mut self.desk);
+        let outcome = hub.subscribe(session, channel(), Ticket(0), joining, desk);
+        let Ok(Outcome::Done(joined)) = outcome else {
+            panic!("{outcome:?}");
+        };
+        desk.answer(session, Ticket(0), Answer::Subscribed(joined));
     }
 
     fn publish(
@@ -285,10 +292,7 @@ fn who_joins_and_leaves_is_told_behind_what_was_published_before() {
         generation: 1,
     };
     let joins = |world: &mut World| {
-        world
-            .hub
-            .subscribe(bob, channel(), Ticket(0), &joining, &mut world.desk)
-            .expect("there is room");
+        world.join(bob, &joining);
         world.hub.sweep(9, &mut world.desk);
     };
     joins(&mut world);

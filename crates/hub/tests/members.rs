@@ -12,7 +12,7 @@ use veche_hub::{
     SubscribeOptions, Ticket, WorkerId,
 };
 
-use common::{name, session};
+use common::{name, session, subscribe};
 
 /// In `room` connections come and go, in `hall` users do, half a minute after their last connection.
 const CHANNELS: [&str; 2] = ["room:1", "hall:1"];
@@ -145,7 +145,7 @@ impl World {
                 let watcher = session(0);
                 let (hub, mut port) = world.at(WorkerId(worker));
                 let nobody = SubscribeOptions::default();
-                let result = hub.subscribe(watcher, name(channel), Ticket(0), &nobody, &mut port);
+                let result = subscribe(hub, watcher, name(channel), Ticket(0), &nobody, &mut port);
                 result.expect("there is room");
             }
         }
@@ -223,7 +223,7 @@ impl World {
         };
         let (hub, mut port) = self.at(worker);
         let channel = name(CHANNELS[channel]);
-        let result = hub.subscribe(session, channel, Ticket(0), &joining, &mut port);
+        let result = subscribe(hub, session, channel, Ticket(0), &joining, &mut port);
         result.expect("there is room");
     }
 
@@ -355,7 +355,14 @@ fn who_reloads_a_page_neither_leaves_nor_joins() {
         };
         let (hub, mut port) = world.at(worker);
         let channel = name(CHANNELS[1]);
-        let result = hub.subscribe(session(generation), channel, Ticket(0), &joining, &mut port);
+        let result = subscribe(
+            hub,
+            session(generation),
+            channel,
+            Ticket(0),
+            &joining,
+            &mut port,
+        );
         result.expect("there is room");
         world.settle();
     };
@@ -415,7 +422,14 @@ fn members_who_were_the_last_may_come_back_too() {
                 generation,
             };
             let (hub, mut port) = world.at(worker);
-            let result = hub.subscribe(session, name(CHANNELS[1]), Ticket(0), &joining, &mut port);
+            let result = subscribe(
+                hub,
+                session,
+                name(CHANNELS[1]),
+                Ticket(0),
+                &joining,
+                &mut port,
+            );
             result.expect("there is room");
         }
     };

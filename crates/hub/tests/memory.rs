@@ -36,7 +36,8 @@ fn alone() -> Hub {
 }
 
 fn subscribe(hub: &mut Hub, index: u32, channel: &str) {
-    hub.subscribe(
+    common::subscribe(
+        hub,
         session(index),
         name(channel),
         Ticket(0),

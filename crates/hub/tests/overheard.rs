@@ -12,7 +12,7 @@ use veche_hub::{
     Ticket, Wildcards, WorkerId,
 };
 
-use common::{name, session};
+use common::{name, session, subscribe};
 
 const WILDCARD: &str = "news:*";
 /// Heard by the wildcard, and not.
@@ -126,7 +126,8 @@ impl World {
     fn subscribe(&mut self, worker: WorkerId, index: u32, channel: &'static str) {
         let (hub, mut port) = self.at(worker);
         let joining = SubscribeOptions::default();
-        let result = hub.subscribe(
+        let result = subscribe(
+            hub,
             session(index),
             name(channel),
             Ticket(0),

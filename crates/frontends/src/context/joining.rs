@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use veche_hub::{Answer, ChannelName, ConnectionId, Joined, Subscribe, SubscribeOptions, Ticket};
+use veche_hub::{
+    Answer, ChannelName, ConnectionId, Joined, Outcome, Subscribe, SubscribeOptions, Ticket,
+};
 
 use crate::context::note::NoteLevel;
 use crate::context::shared::Shared;
@@ -62,22 +64,14 @@ impl Shared {
             client: (!wanted.is_hidden).then(|| self.member(id, name)).flatten(),
             ..SubscribeOptions::default()
         };
-        let answers = self.ports.answers.len();
-        if let Err(error) = self
-            .hub
-            .subscribe(id, name, ticket, &joining, &mut self.ports)
-        {
-            self.note(id, NoteLevel::Info, format!("not subscribed: {error}"));
-            return Enrolled::Not;
-        }
-        // Answered within the call where the home is here; then before anything else is heard.
-        match self.ports.answers.len() > answers {
-            true => self
-                .ports
-                .answers
-                .pop_back()
-                .map_or(Enrolled::Later, |(.., answer)| Enrolled::Now(answer)),
-            false => Enrolled::Later,
+        let (hub, ports) = (&mut self.hub, &mut self.ports);
+        match hub.subscribe(id, name, ticket, &joining, ports) {
+            Ok(Outcome::Done(joined)) => Enrolled::Now(Answer::Subscribed(joined)),
+            Ok(Outcome::Pending) => Enrolled::Later,
+            Err(error) => {
+                self.note(id, NoteLevel::Info, format!("not subscribed: {error}"));
+                Enrolled::Not
+            }
         }
     }
 

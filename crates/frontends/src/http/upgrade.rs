@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use veche_hub::{Answer, ChannelName, ConnectionId, Since, SubscribeOptions, Ticket};
+use veche_hub::{Answer, ChannelName, ConnectionId, Outcome, Since, SubscribeOptions, Ticket};
 use veche_proto::http::{Head, Status};
 use veche_proto::websocket::handshake::{self, Upgrade};
 use veche_proto::websocket::{self, Decoder};
@@ -298,7 +298,6 @@ impl<S: Opening> Candidate<'_, '_, S> {
             let Ok(name) = ChannelName::new(channel) else {
                 unreachable!("checked before; users by their identity")
             };
-            let answers = shared.ports.answers.len();
             let joining = SubscribeOptions {
                 since: self.since.clone(),
                 client: shared.member(id, name),
@@ -306,24 +305,23 @@ impl<S: Opening> Candidate<'_, '_, S> {
             };
             let ticket = Ticket(number as u32);
             let (hub, ports) = (&mut shared.hub, &mut shared.ports);
-            if let Err(error) = hub.subscribe(id, name, ticket, &joining, ports) {
-                shared.hub.close(id, &mut shared.ports);
-                registration.withdraw(id, shared);
-                return Err(Refused::new(
-                    Status::SERVICE_UNAVAILABLE,
-                    &error.to_string(),
-                    Handshake::Malformed,
-                ));
-            }
-            // Answered within the call where the home is here.
-            if shared.ports.answers.len() > answers
-                && let Some((_, _, answer)) = shared.ports.answers.pop_back()
-            {
-                if hears == Hears::Positions {
-                    tell(id, channel, &answer, registration.is_back, shared);
+            match hub.subscribe(id, name, ticket, &joining, ports) {
+                Ok(Outcome::Done(joined)) => {
+                    if hears == Hears::Positions {
+                        let answer = Answer::Subscribed(joined);
+                        tell(id, channel, &answer, registration.is_back, shared);
+                    }
                 }
-            } else {
-                registration.open += 1;
+                Ok(Outcome::Pending) => registration.open += 1,
+                Err(error) => {
+                    shared.hub.close(id, &mut shared.ports);
+                    registration.withdraw(id, shared);
+                    return Err(Refused::new(
+                        Status::SERVICE_UNAVAILABLE,
+                        &error.to_string(),
+                        Handshake::Malformed,
+                    ));
+                }
             }
         }
         if hears == Hears::Positions {

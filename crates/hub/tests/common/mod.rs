@@ -1,6 +1,9 @@
 //! Names and sessions, in short.
 
-use veche_hub::{ChannelName, ConnectionId};
+use veche_hub::{
+    Answer, ChannelName, ConnectionId, Engine, Hub, Outcome, Outlet, SubscribeError,
+    SubscribeOptions, Ticket,
+};
 
 pub(crate) fn name(channel: &str) -> ChannelName<'_> {
     ChannelName::new(channel).expect("a valid name")
@@ -12,4 +15,20 @@ pub(crate) fn session(index: u32) -> ConnectionId {
         index,
         generation: 0,
     }
+}
+
+/// Subscribes; an outcome at once comes as an answer too.
+pub(crate) fn subscribe<E: Engine>(
+    hub: &mut Hub<E>,
+    session: ConnectionId,
+    channel: ChannelName<'_>,
+    ticket: Ticket,
+    options: &SubscribeOptions,
+    outlet: &mut impl Outlet,
+) -> Result<(), SubscribeError> {
+    let outcome = hub.subscribe(session, channel, ticket, options, outlet)?;
+    if let Outcome::Done(joined) = outcome {
+        outlet.answer(session, ticket, Answer::Subscribed(joined));
+    }
+    Ok(())
 }

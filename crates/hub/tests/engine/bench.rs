@@ -10,7 +10,7 @@ use veche_hub::{
     Recovery, Since, SubscribeOptions, Ticket, WorkerId,
 };
 
-use crate::common::{name, session};
+use crate::common::{name, session, subscribe};
 
 pub(crate) const CHANNEL: &str = "kept:1";
 pub(crate) const ROOM: &str = "room:1";
@@ -195,8 +195,15 @@ impl<E: Driven> Bench<E> {
             ..SubscribeOptions::default()
         };
         let (hub, desk) = (&mut self.hub, &mut self.desk);
-        hub.subscribe(session(index), name(CHANNEL), Ticket(2), &joining, desk)
-            .expect("there is room");
+        subscribe(
+            hub,
+            session(index),
+            name(CHANNEL),
+            Ticket(2),
+            &joining,
+            desk,
+        )
+        .expect("there is room");
         self.take_answers();
         while self.joined.is_none() && E::drive(&mut self.hub, &mut self.desk) {
             self.take_answers();
@@ -211,7 +218,7 @@ impl<E: Driven> Bench<E> {
             ..SubscribeOptions::default()
         };
         let (hub, desk) = (&mut self.hub, &mut self.desk);
-        hub.subscribe(session(index), name(ROOM), Ticket(2), &joining, desk)
+        subscribe(hub, session(index), name(ROOM), Ticket(2), &joining, desk)
             .expect("there is room");
         self.settle();
     }

@@ -10,7 +10,7 @@ use veche_hub::{
     PayloadRef, Publication, Recovery, Since, SubscribeOptions, Ticket, Wildcards, WorkerId,
 };
 
-use crate::common::{name, session};
+use crate::common::{name, session, subscribe};
 use crate::unruly::{Broken, Unruly};
 
 /// What one session has been given, in order.
@@ -151,8 +151,15 @@ impl Pair {
         };
         let worker = index as usize % 2;
         let (hub, desk) = (&mut self.hubs[worker], &mut self.desks[worker]);
-        hub.subscribe(session(index), name(channel), Ticket(1), &joining, desk)
-            .expect("there is room");
+        subscribe(
+            hub,
+            session(index),
+            name(channel),
+            Ticket(1),
+            &joining,
+            desk,
+        )
+        .expect("there is room");
     }
 
     pub(crate) fn unsubscribe(&mut self, index: u32, channel: &str) -> bool {

@@ -10,7 +10,7 @@ use veche_hub::{
     Recovery, Since, SubscribeError, SubscribeOptions, Ticket, Told, USERS, Wildcards, WorkerId,
 };
 
-use crate::common::{name, session};
+use crate::common::{name, session, subscribe};
 
 pub(crate) const HOME: WorkerId = WorkerId(0);
 pub(crate) const NEAR: WorkerId = WorkerId(1);
@@ -223,8 +223,14 @@ impl Node {
         joining: &SubscribeOptions,
     ) -> Result<(), SubscribeError> {
         let channel = name(channel);
-        self.hub
-            .subscribe(session, channel, Ticket(0), joining, &mut self.desk)
+        subscribe(
+            &mut self.hub,
+            session,
+            channel,
+            Ticket(0),
+            joining,
+            &mut self.desk,
+        )
     }
 
     pub(crate) fn subscribe(&mut self, index: u32, channel: &str) {
@@ -270,9 +276,15 @@ impl Node {
         let mut there = Hub::new(worker, self.hub.workers(), self.seed, Options::default());
         there.set_history(Arc::new(namespaces()), usize::MAX);
         let mut desk = Desk::default();
-        there
-            .subscribe(session(0), name(channel), Ticket(0), joining, &mut desk)
-            .expect("there is room");
+        subscribe(
+            &mut there,
+            session(0),
+            name(channel),
+            Ticket(0),
+            joining,
+            &mut desk,
+        )
+        .expect("there is room");
         let (to, mail) = desk.sent.pop().expect("the home is elsewhere");
         assert_eq!(to, HOME);
         mail

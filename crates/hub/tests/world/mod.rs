@@ -14,7 +14,7 @@ use veche_hub::{
     USERS, WorkerId,
 };
 
-use crate::common::{name, session};
+use crate::common::{name, session, subscribe};
 use disk::Disk;
 use port::Port;
 
@@ -545,7 +545,7 @@ impl World {
             since,
             ..SubscribeOptions::default()
         };
-        let result = hub.subscribe(session, name(channel), ticket, &joining, &mut port);
+        let result = subscribe(hub, session, name(channel), ticket, &joining, &mut port);
         let expected = if is_new {
             Ok(())
         } else {

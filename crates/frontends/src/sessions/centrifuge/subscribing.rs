@@ -7,8 +7,8 @@ use veche_centrifuge::{
     SubRefreshResult, SubscribeRequest, SubscribeResult, UnsubscribeCode,
 };
 use veche_hub::{
-    Answer, ChannelName, ClientInfo, Differences, Joined, Namespace, Payload, Recovery,
-    SubscribeError, SubscribeOptions, Ticket,
+    ChannelName, ClientInfo, Differences, Joined, Namespace, Payload, Recovery, SubscribeError,
+    SubscribeOptions, Ticket,
 };
 use veche_types::Now;
 
@@ -592,18 +592,11 @@ pub(super) fn join(
     cx: &mut Context<'_>,
 ) -> Result<Option<Option<Box<Joined>>>, ErrorCode> {
     let (hub, ports) = (&mut cx.shared.hub, &mut cx.shared.ports);
-    let answers = ports.answers.len();
-    let subscribed = hub.subscribe(cx.id, channel, ticket, joining, ports);
-    subscribed.map_err(|error| match error {
-        SubscribeError::Already => ErrorCode::AlreadySubscribed,
-        SubscribeError::Stale => ErrorCode::Internal,
-        SubscribeError::Full => ErrorCode::LimitExceeded,
-    })?;
-    if ports.answers.len() == answers {
-        return Ok(None);
+    match hub.subscribe(cx.id, channel, ticket, joining, ports) {
+        Ok(veche_hub::Outcome::Done(joined)) => Ok(Some(joined)),
+        Ok(veche_hub::Outcome::Pending) => Ok(None),
+        Err(SubscribeError::Already) => Err(ErrorCode::AlreadySubscribed),
+        Err(SubscribeError::Stale) => Err(ErrorCode::Internal),
+        Err(SubscribeError::Full) => Err(ErrorCode::LimitExceeded),
     }
-    Ok(match ports.answers.pop_back() {
-        Some((_, _, Answer::Subscribed(joined))) => Some(joined),
-        _ => None,
-    })
 }
