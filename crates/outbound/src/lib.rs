@@ -6,6 +6,7 @@
 pub mod acme;
 mod authority;
 mod count;
+mod fastcgi;
 mod http;
 mod latency;
 mod metrics;

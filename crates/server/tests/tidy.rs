@@ -33,6 +33,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("veche-archive", &["veche-files"]),
     ("veche-calls", &[]),
     ("veche-fastcgi", &[]),
+    (
+        "veche-remote",
+        &["veche-calls", "veche-runtime", "veche-types"],
+    ),
     ("veche-runtime", &["veche-calls", "veche-types"]),
     ("veche-jwt", &[]),
     ("veche-pam", &[]),
@@ -40,7 +44,10 @@ const EDGES: &[(&str, &[&str])] = &[
         "veche-script",
         &["veche-store", "veche-calls", "veche-runtime", "veche-types"],
     ),
-    ("veche-outbound", &["veche-calls", "veche-tls"]),
+    (
+        "veche-outbound",
+        &["veche-calls", "veche-fastcgi", "veche-tls"],
+    ),
     (
         "veche-frontends",
         &[
@@ -60,6 +67,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "veche-config",
         &[
             "veche-calls",
+            "veche-fastcgi",
             "veche-files",
             "veche-frontends",
             "veche-hub",
@@ -82,6 +90,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-logging",
             "veche-outbound",
             "veche-proto",
+            "veche-remote",
             "veche-runtime",
             "veche-script",
             "veche-store",

@@ -137,6 +137,8 @@ codes! {
         SlowConsumer = 1013 "too slow: try again later" again,
         /// The client's address has as many connections as it may have.
         TooMany = 1013 "too many connections of this address" again,
+        /// Nothing had time for a message: all processes of the application were busy for longer than it may wait.
+        AppBusy = 1013 "the application is too busy: try again later" again,
         /// Channels of the session can't be subscribed to for now.
         Unavailable = 1013 "channels are not available: try again later" again,
         /// The credentials of the client have expired, and it sent no others.

@@ -83,6 +83,27 @@ pub enum EventName {
 }
 
 impl EventName {
+    /// Returns the name that frames have.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Stop => "stop",
+            Self::Open => "open",
+            Self::Message => "message",
+            Self::Close => "close",
+            Self::Request => "request",
+            Self::Connect => "connect",
+            Self::Refresh => "refresh",
+            Self::Subscribe => "subscribe",
+            Self::SubRefresh => "sub_refresh",
+            Self::Publish => "publish",
+            Self::Rpc => "rpc",
+            Self::ClientMessage => "client_message",
+            Self::Disconnect => "disconnect",
+        }
+    }
+
     /// All names of events.
     pub const ALL: [Self; 14] = [
         Self::Start,
