@@ -4,6 +4,7 @@
 //! not who asked. Each kind of call is a file of its own.
 
 pub mod channel;
+mod fastcgi;
 mod handle;
 mod http;
 mod lease;
@@ -15,6 +16,7 @@ mod resolve;
 mod secret_url;
 mod server;
 
+pub use fastcgi::{Fastcgi, FastcgiClient, FastcgiPool, FastcgiReply};
 pub use handle::Handle;
 pub use http::{Body, Fetch, Http, HttpReply, Read, Trust};
 pub use lease::Lease;
@@ -50,6 +52,8 @@ pub enum Call {
     Redis(Redis),
     /// A password and its hash.
     Password(Password),
+    /// A script behind a FastCGI server.
+    Fastcgi(Box<Fastcgi>),
 }
 
 /// What has come of it.
@@ -67,6 +71,8 @@ pub enum Reply {
     Redis(redis::RedisReply),
     /// To [`Call::Password`].
     Password(password::PasswordReply),
+    /// To [`Call::Fastcgi`].
+    Fastcgi(FastcgiReply),
     /// To a question that is no call: where connections are that were looked for.
     Places(Vec<Place>),
     /// To a question that is no call: what a channel's home says.

@@ -7,6 +7,7 @@ pub mod acme;
 mod authority;
 mod count;
 pub mod engine;
+mod fastcgi;
 mod http;
 mod latency;
 mod metrics;

@@ -22,16 +22,19 @@ pub enum Client {
     Redis,
     /// Hashing of passwords, in threads of this process.
     Password,
+    /// Scripts behind FastCGI.
+    Fastcgi,
 }
 
 impl Client {
     /// All of them, in order.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Resolve,
         Self::Http,
         Self::Mysql,
         Self::Redis,
         Self::Password,
+        Self::Fastcgi,
     ];
 
     /// As the label of a metric.
@@ -43,6 +46,7 @@ impl Client {
             Self::Mysql => "mysql",
             Self::Redis => "redis",
             Self::Password => "password",
+            Self::Fastcgi => "fastcgi",
         }
     }
 }

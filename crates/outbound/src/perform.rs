@@ -7,11 +7,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use veche_calls::mysql::Database;
 use veche_calls::redis::Keyspace;
-use veche_calls::{Call, Outcome};
+use veche_calls::{Call, FastcgiPool, Outcome};
 use veche_tls::Trusts;
 
 use crate::metrics::{Client, Metrics};
-use crate::{http, mysql, password, redis, resolve};
+use crate::{fastcgi, http, mysql, password, redis, resolve};
 
 /// What calls share: pools and clients, by what they lead to.
 #[derive(Debug)]
@@ -21,6 +21,7 @@ pub(crate) struct Clients {
     mysql: Known<Database, mysql::Client>,
     redis: Known<Keyspace, redis::Client>,
     password: password::Hasher,
+    fastcgi: Known<FastcgiPool, fastcgi::Client>,
 }
 
 /// Clients by their servers.
@@ -37,6 +38,7 @@ impl Default for Clients {
             mysql: Mutex::default(),
             redis: Mutex::default(),
             password: password::Hasher::new(hashing),
+            fastcgi: Mutex::default(),
         }
     }
 }
@@ -55,6 +57,14 @@ impl Clients {
     pub(crate) fn redis(&self, keyspace: &Arc<Keyspace>) -> Arc<redis::Client> {
         find(&self.redis, keyspace, || {
             redis::Client::new(keyspace, Arc::clone(self.metrics.of(Client::Redis)))
+        })
+    }
+}
+
+impl Clients {
+    fn fastcgi(&self, pool: &Arc<FastcgiPool>) -> Arc<fastcgi::Client> {
+        find(&self.fastcgi, pool, || {
+            fastcgi::Client::new(pool, Arc::clone(self.metrics.of(Client::Fastcgi)))
         })
     }
 }
@@ -80,6 +90,10 @@ pub(crate) async fn perform(clients: &Clients, call: Call) -> Outcome {
             (Client::Redis, client.perform(redis).await)
         }
         Call::Password(call) => (Client::Password, clients.password.perform(call).await),
+        Call::Fastcgi(call) => {
+            let client = clients.fastcgi(&call.pool);
+            (Client::Fastcgi, client.perform(*call).await)
+        }
     };
     clients.metrics.of(client).ended(&outcome);
     outcome

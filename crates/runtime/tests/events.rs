@@ -6,7 +6,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use support::{vector, vectors};
 use veche_runtime::hooks::{Data, Hook, HookCaller, HookRequest};
-use veche_runtime::wire::{FrameKind, HelloHead, Known, Limits, Offer, Outgoing, encode};
+use veche_runtime::wire::{
+    EventName, FrameKind, HelloHead, Known, Limits, Offer, Outgoing, encode,
+};
 use veche_runtime::{Attribute, Attributes, Event, Request};
 use veche_types::{ConnectionId, MessageKind};
 
@@ -261,4 +263,11 @@ fn a_hello_is_answered_by_what_both_sides_have() {
         .answer(&hello(&events, &[1], 0))
         .expect_err("it takes nothing");
     assert!(idle.message.contains("concurrency"), "{idle:?}");
+}
+
+#[test]
+fn names_of_events_are_those_of_frames() {
+    for event in EventName::ALL {
+        assert_eq!(serde_json::json!(event), event.name());
+    }
 }

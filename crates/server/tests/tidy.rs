@@ -33,6 +33,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("veche-archive", &["veche-files"]),
     ("veche-calls", &[]),
     ("veche-fastcgi", &[]),
+    (
+        "veche-remote",
+        &["veche-calls", "veche-runtime", "veche-types"],
+    ),
     ("veche-runtime", &["veche-calls", "veche-types"]),
     ("veche-jwt", &[]),
     ("veche-pam", &[]),
@@ -42,7 +46,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "veche-outbound",
-        &["veche-calls", "veche-nodes", "veche-tls", "veche-types"],
+        &["veche-calls", "veche-fastcgi", "veche-nodes", "veche-tls", "veche-types"],
     ),
     (
         "veche-frontends",
@@ -63,6 +67,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "veche-config",
         &[
             "veche-calls",
+            "veche-fastcgi",
             "veche-files",
             "veche-frontends",
             "veche-hub",
@@ -85,6 +90,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-logging",
             "veche-outbound",
             "veche-proto",
+            "veche-remote",
             "veche-runtime",
             "veche-script",
             "veche-store",

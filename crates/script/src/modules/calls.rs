@@ -72,5 +72,7 @@ fn to_lua(lua: &Lua, desk: &Desk, outcome: Outcome) -> mlua::Result<MultiValue> 
         Reply::Api(body) => api::to_lua(lua, &body),
         Reply::Redis(reply) => (true, redis::to_lua(lua, reply)?).into_lua_multi(lua),
         Reply::Password(reply) => (true, password::to_lua(lua, reply)?).into_lua_multi(lua),
+        // To a request that scripts do not make.
+        Reply::Fastcgi(_) => true.into_lua_multi(lua),
     }
 }

@@ -273,7 +273,7 @@ impl Inner {
                 (questions, subscribes, timeout)
             }
             // No other server is asked.
-            Call::Password(_) => (Vec::new(), true, None),
+            Call::Password(_) | Call::Fastcgi(_) => (Vec::new(), true, None),
         };
         let parts = questions.into_iter();
         let parts = parts.map(|question| self.ask(question, by_itself));
@@ -298,7 +298,7 @@ impl Inner {
                     Call::Resolve(_) => Kind::Resolve,
                     Call::Mysql(_) => Kind::Mysql,
                     Call::Redis(_) => Kind::Redis,
-                    Call::Password(_) => continue,
+                    Call::Password(_) | Call::Fastcgi(_) => continue,
                 };
                 let error = question.get("error");
                 *part = Part::Said(match error {
@@ -343,6 +343,10 @@ impl Inner {
             Call::Http(Http::Read(_)) => return Ok(Reply::Chunk(None)),
             Call::Password(call) => {
                 return password::run(call, Cost::Least).map(Reply::Password);
+            }
+            Call::Fastcgi(_) => {
+                let words = "tests run no scripts behind FastCGI";
+                return Err(Fault::new(FaultKind::Invalid, words));
             }
             Call::Http(Http::Fetch(fetch)) => {
                 let said = said.pop().unwrap_or(Ok(Plain::Nil))?;
@@ -433,9 +437,10 @@ impl Inner {
                         fetch.timeout.as_secs_f64()
                     )
                 }
-                Call::Http(Http::Read(_)) | Call::Resolve(_) | Call::Password(_) => {
-                    "timeout".to_owned()
-                }
+                Call::Http(Http::Read(_))
+                | Call::Resolve(_)
+                | Call::Password(_)
+                | Call::Fastcgi(_) => "timeout".to_owned(),
             };
             let fault = Fault::new(FaultKind::Timeout, words);
             self.outcomes.push((one.id, Err(fault)));
