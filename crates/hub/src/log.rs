@@ -1,19 +1,20 @@
-//! Publications that a log has to have before anybody hears of them.
+//! Publications that must be durable before they are delivered.
 //!
-//! Where hubs have a log ([`Hub::keep_log`]), a home takes a publication of a channel that remembers in two steps. It
-//! is *ordered*: it gets its offset, goes into the next [`Batch`], and waits. When the log says that the batch is
-//! durable ([`Hub::durable`]), it is *fed*: the channel's stream keeps it, and the subscribers and the publisher hear of
-//! it.
+//! With a log ([`Hub::keep_log`]), a home handles a publication of a channel with history in two steps. First it is
+//! *ordered*: it gets its offset, goes into the next [`Batch`], and waits. Once the batch is durable
+//! ([`Hub::durable`]), it is *delivered*: the channel's stream stores it, and the subscribers and the publisher are
+//! notified.
 //!
-//! So a stream is what has been fed, and nothing else. Who joins gets its position and what is in it, and then, in
-//! order, what waited when he came: no hole, no overlap. Nobody ever sees an offset that a crash can take back.
+//! So a stream contains exactly what has been delivered. A new subscriber gets the stream's position and content, and
+//! then, in order, what was waiting when it arrived: no gap, no overlap. No client ever sees an offset that a crash can
+//! take back.
 //!
-//! What waits is in the one order of the home. What can't be fed at once, for lack of credit, holds back what is
-//! behind it in its channel, and nothing else. Whatever else would tell of the channel's state joins the order while
-//! publications of the channel wait: those that are not kept, answers to stale and to repeated ones, joins and leaves,
-//! the removal of the history. How, is in `pending.rs`.
+//! Waiting publications are in the one order of the home. A publication that can't be delivered at once for lack of
+//! credit blocks later ones of its channel and nothing else. While publications of a channel wait, everything else that
+//! reveals the channel's state joins the same order: publications that are not stored, replies to stale and repeated
+//! ones, joins and leaves, the removal of the history. `pending.rs` implements this.
 //!
-//! When too much waits, publications are refused or stall like those without credit: a log that is slow or failing
+//! When too much is waiting, publications are refused or stalled like those without credit: a slow or failing log
 //! pauses their sources.
 
 use std::sync::Arc;
@@ -23,80 +24,80 @@ use crate::channel::Home;
 use crate::stream::Stream;
 use crate::{ChannelName, Epoch, Hub, MemoryEngine, NameError, Outlet, Publication};
 
-/// What nobody waits for is handed over with the next batch, or by itself when it is so much.
+/// Changes with no waiter ride along with the next batch; this many force one.
 const CHANGES_MAX: usize = 1024;
 
-/// Milliseconds after a start from a log in which nothing expires. A clock that is ahead until NTP has set it would delete
-/// all history for good.
+/// Period after a start from a log, in milliseconds, during which nothing expires: a clock that is ahead until NTP has
+/// set it would delete all history for good.
 pub const SETTLED_MS: u64 = 600_000;
 
-/// What the log is to keep of one channel's stream.
+/// A record of one channel's stream for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Append {
-    /// A stream began; what was there of another one of that channel is void.
+    /// A stream was started; an earlier stream of that channel is void.
     Opened {
-        /// Its channel.
+        /// The channel name.
         channel: Arc<str>,
-        /// Its epoch.
+        /// The epoch of the stream.
         epoch: Epoch,
-        /// When, in milliseconds since 1970.
+        /// The time in milliseconds since 1970.
         at_ms: u64,
     },
-    /// A publication, with its position.
+    /// A publication was ordered.
     Published {
-        /// Its channel.
+        /// The channel name.
         channel: Arc<str>,
-        /// With its position.
+        /// The publication with its position.
         publication: Publication,
-        /// Of the state that it tells.
+        /// The version of the state in the payload.
         version: Option<Version>,
     },
-    /// Publications with offsets below are not kept any more.
+    /// Publications with lower offsets are no longer stored.
     Trimmed {
-        /// Their channel.
+        /// The channel name.
         channel: Arc<str>,
-        /// The lowest offset that may still be there.
+        /// The lowest offset that may still be stored.
         below: u64,
     },
-    /// The stream is forgotten.
+    /// The stream was dropped.
     Dropped {
-        /// Its channel.
+        /// The channel name.
         channel: Arc<str>,
     },
 }
 
-/// What becomes durable together. Of each channel it is in order.
+/// Records that become durable together. The records of one channel are in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// The first is 1, each next one more: what [`Hub::durable`] is told.
+    /// The number to pass to [`Hub::durable`]; consecutive from 1.
     pub number: u64,
-    /// What is to be kept; nothing where somebody waits for the batches before alone.
+    /// The records; empty if something only waits for earlier batches.
     pub appends: Vec<Append>,
 }
 
-/// A stream as a log has kept it.
+/// A stream as stored by a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// Its channel.
+    /// The channel name.
     pub channel: Arc<str>,
-    /// Its epoch.
+    /// The epoch of the stream.
     pub epoch: Epoch,
-    /// The offset of the last publication that there ever was; 0 before the first.
+    /// The offset of the last publication ever ordered; 0 before the first.
     pub top: u64,
-    /// The last one that a publication had.
+    /// The last version of a publication.
     pub version: Option<Version>,
-    /// Those that are kept, by offset, each with its position.
+    /// The stored publications by offset, each with its position.
     pub publications: Vec<Publication>,
 }
 
-/// What a log is to be told of streams, beside publications. How much it is, is bounded by how many streams there are.
+/// Changes of streams other than publications that the log has yet to record; bounded by the number of streams.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// Those that began, or let go of something.
+    /// Streams that were started or trimmed.
     pub(crate) streams: Vec<u32>,
-    /// Channels whose streams were forgotten.
+    /// Channels whose streams were dropped.
     pub(crate) dropped: Vec<Arc<str>>,
-    /// Somebody has a position that the log does not know.
+    /// A client knows a position that the log does not contain.
     pub(crate) is_urgent: bool,
 }
 
@@ -107,20 +108,20 @@ impl Changes {
 }
 
 impl Hub {
-    /// From now on what channels remember is handed out as batches, and waits until it is durable. To be called before
-    /// anything else.
+    /// Makes channels with history hand out their changes as batches and wait until these are durable. Must be called
+    /// before anything else.
     pub fn keep_log(&mut self) {
         self.engine.log = Some(Box::default());
         self.engine.streams.changes = Some(Box::default());
     }
 
-    /// Goes on with a stream of a log; false if its channel does not remember any more, which the log will hear. To be
-    /// called before anybody subscribes or publishes, after [`set_history`](Self::set_history) and
-    /// [`set_now`](Self::set_now), for channels whose [home](Self::home_of) is here; those that were published to
-    /// longest ago first, for of those that take as much they give first.
+    /// Restores a stream from a log; returns `false` if its channel no longer has history, which the log will be told.
+    /// To be called before any subscription or publication, after [`set_history`](Self::set_history) and
+    /// [`set_now`](Self::set_now), for channels whose [home](Self::home_of) is here, in the order of their last
+    /// publication, because among equally heavy streams the oldest is evicted first.
     ///
     /// # Errors
-    /// That is no name of a channel. Nothing is done.
+    /// The name is not a valid channel name; nothing is changed.
     pub fn restore(&mut self, restored: Restored) -> Result<bool, NameError> {
         let name = ChannelName::new(&restored.channel)?;
         debug_assert_eq!(self.home_of(name), self.me, "all workers have one seed");
@@ -148,8 +149,8 @@ impl Hub {
         Ok(true)
     }
 
-    /// What is to be made durable next; to be called once at the end of a turn. With `is_all` also what nobody waits
-    /// for, such as what channels let go of: about once a second.
+    /// Returns the next batch to make durable; to be called once at the end of a turn. With `is_all`, to be set about
+    /// once a second, it includes changes that have no waiter, such as trimmed publications.
     pub fn take_batch(&mut self, is_all: bool) -> Option<Batch> {
         let engine = &mut self.engine;
         let log = engine.log.as_mut()?;
@@ -164,7 +165,8 @@ impl Hub {
             std::mem::take(&mut changes.streams),
         );
         let published = std::mem::take(&mut log.published);
-        // What is dropped is over: a stream that waits for the log is not. One that began since is another.
+        // Dropped streams come first: such a stream has nothing waiting for the log, and one started since is another
+        // stream.
         let mut appends: Vec<_> = dropped
             .into_iter()
             .map(|channel| Append::Dropped { channel })
@@ -201,7 +203,7 @@ impl Hub {
         })
     }
 
-    /// This batch and all before it are durable: what has waited for them goes on.
+    /// Marks a batch and all earlier ones as durable and continues what has waited for them.
     pub fn durable(&mut self, batch: u64, outlet: &mut impl Outlet) {
         if let Some(log) = &mut self.engine.log {
             log.durable(batch);
@@ -209,7 +211,7 @@ impl Hub {
         }
     }
 
-    /// Whether [`take_batch`](Self::take_batch) would have something, with `is_all`.
+    /// Returns whether [`take_batch`](Self::take_batch) with `is_all` would return a batch.
     pub fn has_changes(&self) -> bool {
         self.engine.has_changes()
     }

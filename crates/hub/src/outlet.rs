@@ -1,4 +1,4 @@
-//! The hub's effects: everything that it wants done.
+//! The effects of a hub.
 
 use std::sync::Arc;
 
@@ -8,68 +8,68 @@ use crate::{
     UserStatus, WorkerId,
 };
 
-/// What a ticket is answered.
+/// The reply to a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The subscription is registered at the channel's home; with what it joins where the channel remembers.
+    /// The subscription is registered at the channel's home; with the joined state if the channel has history.
     Subscribed(Option<Box<Joined>>),
-    /// A publication was taken by a home on another worker, or has waited for the log.
+    /// A home on another worker accepted a publication, or it has become durable.
     Published(Published),
-    /// The engine has not answered a publication: it may have been stored or not. Or it can't follow the channel of a
+    /// The engine did not answer a publication, which may have been stored, or it can't follow the channel of a
     /// subscription, which has ended.
     Failed,
-    /// A home on another worker has read a part of a channel's history.
+    /// A page of a channel's history from a home on another worker.
     History(Result<Box<Page>, HistoryError>),
-    /// A home on another worker, or the log, has let go of a channel's history.
+    /// The result of removing a channel's history, from another worker or after the log.
     HistoryRemoved(Result<(), HistoryError>),
-    /// Who is in a channel.
+    /// The members of a channel.
     Presence(Result<Box<[Arc<ClientInfo>]>, PresenceError>),
-    /// How many are.
+    /// The number of members of a channel.
     PresenceStats(Result<PresenceStats, PresenceError>),
-    /// Channels with their home on another worker.
+    /// Channels homed on another worker.
     Channels(Listing),
-    /// Connections of another worker that hear a channel.
+    /// Connections of another worker that are subscribed to a channel.
     Connections(Connections),
-    /// Whether a user is there.
+    /// The online status of a user.
     UserStatus(UserStatus),
-    /// A user's home on another worker has passed an instruction on.
+    /// A user's home on another worker has dispatched a command.
     Instructed(Instructed),
-    /// A home has counted all that one worker's part in an instruction has changed.
+    /// A home has counted all changes that a worker's execution of a command caused.
     Settled,
 }
 
-/// Where the hub's effects go. The worker implements it over its mailbox and its connections.
+/// Receives the hub's effects. The worker implements it over its mailbox and its connections.
 ///
-/// No method may re-enter the hub: note what is to be done and do it after the call. Sessions
-/// that have ended meanwhile are the implementor's to recognise by their generation.
+/// No method may re-enter the hub: record the effect and perform it after the call. The implementor recognises sessions
+/// that have ended meanwhile by their generation.
 pub trait Outlet {
-    /// Sends `mail`. Data mail is sent only after [`has_credit`](Self::has_credit) said yes in the
-    /// same call of the hub, and takes that credit.
+    /// Sends a message. Data messages are sent only after [`has_credit`](Self::has_credit) returned true in the same
+    /// call of the hub, and take that credit.
     fn mail(&mut self, to: WorkerId, mail: Mail);
 
-    /// Whether a mail of this class can be sent to that worker now. Asked for data only. A yes for
-    /// [`Class::Deliver`] is good for two mails: one for those who are subscribed to the channel, one
-    /// for those who hear it [among others](crate::Wildcards).
+    /// Returns whether a message of this class can be sent to the worker now; called only for data messages. True for
+    /// [`Class::Deliver`] covers two messages: one for the subscribers of the channel, one for those of its [wildcard
+    /// channel](crate::Wildcards).
     fn has_credit(&self, to: WorkerId, class: Class) -> bool;
 
-    /// A data mail from that worker is finished: its credit of this class goes back.
+    /// Returns the credit of a data message of this class after it has been processed.
     fn mail_done(&mut self, from: WorkerId, class: Class);
 
-    /// Gives a publication to a subscriber.
+    /// Delivers a publication to a subscriber.
     fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>);
 
-    /// Answers a ticket. It may be a session that never subscribed to anything.
+    /// Replies to a ticket, possibly of a session without any subscription.
     fn answer(&mut self, session: ConnectionId, ticket: Ticket, answer: Answer);
 
-    /// Has something done to a session, if it is meant. Where it is closed, [`Hub::close`](crate::Hub::close) follows
-    /// later.
+    /// Executes a command for a session if it applies to it. If the session is closed,
+    /// [`Hub::close`](crate::Hub::close) follows later.
     fn instruct(&mut self, session: ConnectionId, instruction: &Arc<Instruction>);
 
-    /// A session may have missed publications of a channel, and can't be given them: its state is insufficient, and it has
-    /// to subscribe again. An engine within one process never has it come to this.
+    /// Publications of a channel may be missing and can't be recovered: the session's state is insufficient and it has
+    /// to subscribe again. Does not occur with an engine within one process.
     fn lost(&mut self, _session: ConnectionId, _channel: &Arc<str>) {}
 
-    /// All sessions of this worker that an instruction is for have been named. Once they have carried it out,
-    /// [`Hub::settle`](crate::Hub::settle) tells the caller.
+    /// All local sessions of a command were passed to [`instruct`](Self::instruct). Once they have executed it,
+    /// [`Hub::settle`](crate::Hub::settle) notifies the caller.
     fn instructed(&mut self, caller: Caller, instruction: &Arc<Instruction>);
 }

@@ -1,8 +1,8 @@
-//! Who is in a channel: kept by its home, told to its subscribers as they come and go.
+//! The members of channels: tracked by the home, announced to subscribers as they join and leave.
 //!
-//! A member is a subscription that was made with a [`ClientInfo`]. Where a namespace has a `leave_delay`, the last
-//! connection of a user stays a member for that long after it has gone, also when nobody else is left: whoever reloads a
-//! page neither leaves nor joins.
+//! A member is a subscription made with a [`ClientInfo`]. If the namespace has a `leave_delay`, the last connection of
+//! a user stays a member for that long after it has gone, even if no other member is left: reloading a page is neither
+//! a leave nor a join.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,67 +14,68 @@ use crate::publish::Origin;
 use crate::roster::{Departure, Due, Roster};
 use crate::{ClientInfo, Engine, Event, Hub};
 
-/// The most members that are told at once; of larger channels there are the numbers.
+/// Maximum number of members that are listed; of larger channels only the numbers are available.
 pub const MEMBERS_MAX: usize = 10_000;
 
-/// The most users who may come back at one time, as far as one home knows; beyond that they leave at once.
+/// Maximum number of users in their leave delay per home; further users leave at once.
 const ABSENT_MAX: usize = 100_000;
 
-/// How many are in a channel.
+/// The number of members of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PresenceStats {
     /// Connections.
     pub clients: u32,
-    /// Users; all that are anonymous are one.
+    /// Distinct users; all anonymous members count as one.
     pub users: u32,
 }
 
-/// Why nobody says who is in a channel.
+/// Why a presence query failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PresenceError {
-    /// Channels of its namespace don't keep presence.
+    /// The namespace does not track presence.
     #[error("the channel keeps no presence")]
     Off,
-    /// There are more than [`MEMBERS_MAX`].
+    /// The channel has more than [`MEMBERS_MAX`] members.
     #[error("the channel has too many members to list; request their number instead")]
     TooMany,
-    /// The engine has not answered.
+    /// The engine did not answer.
     #[error("the members are not available now")]
     Unavailable,
 }
 
-/// The members of this worker's subscriptions, and as home those of channels.
+/// The members of this worker's subscriptions and, as home, of channels.
 #[derive(Default)]
 pub(crate) struct Presence {
-    /// Local: as whom a subscription is known, by slot.
+    /// Local: the member of a subscription, by slot.
     pub(crate) members: HashMap<u32, Arc<ClientInfo>, RandomState>,
-    /// Home: by name of the channel, which may have no subscriber any more, but members who may come back. None is empty.
+    /// Home: members by channel name. The channel may have no subscribers left, but members in their leave delay. No
+    /// entry is empty.
     rosters: HashMap<Arc<str>, Roster, RandomState>,
-    /// Home: users that have gone and may come back, by when they are given up; the second number tells them apart.
+    /// Home: users in their leave delay, by its end; the second number makes the key unique.
     leaving: BTreeMap<Due, (Arc<str>, Arc<ClientInfo>)>,
     serial: u64,
 }
 
 impl Presence {
-    /// How many members, rosters and users who may come back there are.
+    /// Returns the numbers of members, of channels with members, and of users in their leave delay.
     pub(crate) fn sizes(&self) -> [usize; 3] {
         [self.members.len(), self.rosters.len(), self.leaving.len()]
     }
 
-    /// Home: the members of channels, those included who may come back.
+    /// Home: iterates over the members of channels, including those in their leave delay.
     pub(crate) fn members_here(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ClientInfo>)> {
         let rosters = self.rosters.iter();
         rosters.flat_map(|(name, roster)| roster.clients().map(move |client| (name, client)))
     }
 
-    /// Whether there is something to be done at its time.
+    /// Returns whether a timer is pending.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.leaving.is_empty()
     }
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: somebody was counted who is a member.
+    /// Home: a subscriber that is a member was counted.
     pub(crate) fn member_in(&mut self, index: u32, client: Option<&Arc<ClientInfo>>) {
         let Some(client) = client else { return };
         let name = &self.channels[index].name;
@@ -91,13 +92,13 @@ impl<E: Engine> Hub<E> {
             .and_then(|key| presence.leaving.remove(&key));
         let name = Arc::clone(name);
         if let Some((_, gone)) = returned {
-            // The user stays; the connection is another.
+            // The user stays; only the connection changes.
             self.member_changed(&name, Event::Left, &gone, is_by_user, false);
         }
         self.member_changed(&name, Event::Joined, client, is_by_user, arrival.is_news);
     }
 
-    /// Home: a member is subscribed no more.
+    /// Home: a member has unsubscribed.
     pub(crate) fn member_out(&mut self, index: u32, client: Option<&Arc<ClientInfo>>) {
         let Some(client) = client else { return };
         let name = &self.channels[index].name;
@@ -132,7 +133,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: hands a change of membership to the engine, and on as far as it says.
+    /// Home: reports a member change to the engine, and announces it if the engine says so.
     fn member_changed(
         &mut self,
         channel: &Arc<str>,
@@ -154,7 +155,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: gives up those who have not come back in time.
+    /// Home: ends the leave delays that have passed.
     pub(crate) fn end_absences(&mut self) {
         let now_ms = self.now.mono_ms;
         while let Some(entry) = self.presence.leaving.first_entry()
@@ -165,7 +166,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: gives up all who may come back to a channel.
+    /// Home: ends all leave delays of a channel.
     pub(crate) fn end_absences_of(&mut self, channel: &Arc<str>) {
         let roster = self.presence.rosters.get(channel);
         for key in roster.map_or_else(Vec::new, Roster::leaving) {
@@ -187,7 +188,7 @@ impl<E: Engine> Hub<E> {
         self.member_changed(channel, Event::Left, client, true, true);
     }
 
-    /// Home: others are to be told of a member, and maybe the back end.
+    /// Home: announces a member change to subscribers and, if configured, to the back end.
     pub(crate) fn member_news(
         &mut self,
         channel: &Arc<str>,
@@ -200,7 +201,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: reads the members of a channel, or their number, by `ask`. `None`: the engine answers with a report.
+    /// Home: reads the members of a channel or their number with `ask`. `None`: the engine answers with a report.
     pub(crate) fn ask_presence<T>(
         &mut self,
         channel: &str,

@@ -1,27 +1,27 @@
-//! What is asked of a channel's home, and how the answer comes back.
+//! Queries to a channel's home and their replies.
 
 use crate::publish::Origin;
 use crate::{
     Answer, ChannelName, ConnectionId, Engine, Hub, Mail, Outcome, Outlet, Query, Ticket, WorkerId,
 };
 
-/// What somebody wants to know of a channel, or have done to it, by its home.
+/// A query or an operation on a channel, answered by its home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// A part of its history: [`Answer::History`].
+    /// Reads a page of the history: [`Answer::History`].
     History(Query),
-    /// Its publications are to be let go of; its position stays: [`Answer::HistoryRemoved`].
+    /// Removes the publications; the position stays: [`Answer::HistoryRemoved`].
     RemoveHistory,
-    /// Who is there: [`Answer::Presence`].
+    /// Lists the members: [`Answer::Presence`].
     Presence,
-    /// How many are there: [`Answer::PresenceStats`].
+    /// Counts the members: [`Answer::PresenceStats`].
     PresenceStats,
-    /// Whether the user is there whose channel it is: [`Answer::UserStatus`].
+    /// The online status of the user of a personal channel: [`Answer::UserStatus`].
     UserStatus,
 }
 
 impl<E: Engine> Hub<E> {
-    /// Asks the home of a channel. The answer comes to the ticket if the outcome is [`Outcome::Pending`].
+    /// Queries the home of a channel. The reply comes to the ticket if the outcome is [`Outcome::Pending`].
     pub fn ask(
         &mut self,
         (session, ticket): (ConnectionId, Ticket),
@@ -50,7 +50,7 @@ impl<E: Engine> Hub<E> {
         Outcome::Pending
     }
 
-    /// Home: somebody on another worker asks.
+    /// Home: handles a query of another worker.
     pub(crate) fn receive_question(
         &mut self,
         from: WorkerId,
@@ -66,7 +66,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: hands somebody an answer.
+    /// Home: sends a reply to the origin of a request.
     pub(crate) fn reply(
         &self,
         Origin { from, reply }: Origin,
@@ -87,7 +87,7 @@ impl<E: Engine> Hub<E> {
         outlet.mail(from, mail);
     }
 
-    /// `None`: it comes later.
+    /// Returns the reply; `None` if it comes later.
     fn answer_to(&mut self, channel: &str, question: &Question, origin: Origin) -> Option<Answer> {
         Some(match question {
             Question::History(query) => Answer::History(self.read_history(channel, query, origin)?),

@@ -1,10 +1,10 @@
-//! Channels that are heard together: who is subscribed to `news:*` hears all of the namespace `news`.
+//! Wildcard channels: a subscriber of `news:*` receives all publications of the namespace `news`.
 //!
-//! All channels of such a namespace have one home, that of its wildcard channel, so what it orders for one of them it
-//! hands to those who hear all of them in the same step, and in the same order. Nothing else is different for either.
-//! A wildcard channel itself remembers nothing: what it hands on has its place in the channel that it was published to.
+//! All channels of such a namespace share the home of its wildcard channel, so the home delivers to wildcard
+//! subscribers in the same step and in the same order. Nothing else differs. A wildcard channel has no history of its
+//! own: a publication has its position in the channel that it was published to.
 //!
-//! Since homes depend on them, wildcards are the same for all hubs, and as long as these live.
+//! Because homes depend on them, wildcards are the same for all hubs and never change during their lifetime.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::namespace::namespace_of;
 use crate::payload::Ordered;
 use crate::{Audience, Engine, Event, Hub, Info, Outlet};
 
-/// The namespaces whose channels are heard together.
+/// The namespaces with a wildcard channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wildcards(Arc<[Wildcard]>);
 
@@ -23,7 +23,7 @@ struct Wildcard {
 }
 
 impl Wildcards {
-    /// Those of these namespaces. Personal channels have none.
+    /// Returns the wildcards of these namespaces. Personal channels have none.
     pub fn new<'n>(namespaces: impl IntoIterator<Item = &'n str>) -> Self {
         let all = namespaces.into_iter().map(|namespace| Wildcard {
             namespace: namespace.into(),
@@ -35,14 +35,14 @@ impl Wildcards {
         Self(all.collect())
     }
 
-    /// Whether a namespace has one.
+    /// Returns whether a namespace has a wildcard channel.
     pub fn has(&self, namespace: &str) -> bool {
         self.0.iter().any(|one| *one.namespace == *namespace)
     }
 
-    /// The channel by which all of this one's namespace are heard, which may be this one itself.
+    /// Returns the wildcard channel of a channel's namespace, which may be the channel itself.
     pub fn of(&self, channel: &str) -> Option<&str> {
-        // What may fit a pattern belongs to no namespace of that kind, whether there is one or not.
+        // A name that may match a pattern belongs to no such namespace, whether a pattern exists or not.
         if self.0.is_empty() || channel.starts_with('/') {
             return None;
         }
@@ -57,7 +57,7 @@ impl<E: Engine> Hub<E> {
         self.namespaces.wildcards().of(channel)
     }
 
-    /// Home: the entry of those who hear this channel among others, which is for everybody then.
+    /// Home: returns the entry of the wildcard channel, unless this is restricted to certain users.
     pub(crate) fn overheard(&self, channel: &str) -> Option<u32> {
         let wildcard = self.wildcard_of(channel)?;
         if wildcard == channel || !Audience::of(channel, &self.namespaces).is_everyone() {
@@ -66,7 +66,7 @@ impl<E: Engine> Hub<E> {
         self.find(wildcard)
     }
 
-    /// Home: gives what was ordered in `index` to those who hear it among others. Returns how many they are.
+    /// Home: delivers an ordered publication of entry `index` to the wildcard subscribers. Returns their number.
     pub(crate) fn feed_overheard(
         &mut self,
         index: u32,
@@ -89,7 +89,7 @@ impl<E: Engine> Hub<E> {
             at_ms: ordered.at_ms,
             event: Event::Published,
             info: Some(Arc::new(info)),
-            // It is another channel's: whoever hears several has no one publication before.
+            // It belongs to another channel: a wildcard subscriber has no single preceding publication.
             previous: None,
         };
         self.hand_out(wildcard, passed_on, outlet)
