@@ -250,7 +250,7 @@ fn an_end_knows_its_number_and_how_many_there_are() {
     assert_eq!(Full(7).to_string(), "the lane to that worker is full");
 }
 
-/// A wake that must not be lost: the sleeper waits on a channel of one place.
+/// A wake that must not be lost: the sleeper waits on a channel with one slot.
 struct Unpark(mpsc::SyncSender<()>);
 
 impl Wake for Unpark {
@@ -259,7 +259,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Tells the others that the thread which holds it has panicked: they would look for its credits for good.
+/// Tells the others that the thread which holds it has panicked: they would wait for its credits forever.
 struct Failure(Arc<AtomicBool>);
 
 impl Drop for Failure {
