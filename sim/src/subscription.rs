@@ -1,4 +1,4 @@
-//! What a client hears of one channel, from the reply to its subscribe command to its end.
+//! A client's view of one channel, from its subscribe reply to its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,32 +13,32 @@ use crate::ledger::{Ledger, Place, Source};
 use crate::overhearing::Overhearing;
 use crate::seen::Event;
 
-/// How far it is.
+/// The state of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It is asked for.
+    /// The subscribe command was sent.
     Asked,
     Live,
-    /// Its end is asked for.
+    /// The unsubscribe command was sent.
     Leaving,
 }
 
 pub(crate) struct Subscription {
     channel: usize,
     pub(crate) state: State,
-    /// Up to where it has heard everything, where the channel remembers.
+    /// The position up to which it has received everything, if the channel has history.
     pub(crate) place: Place,
-    /// Publications with this number or a later one were published when it was there already.
+    /// Publications with this number or a later one were published after it had subscribed.
     pub(crate) from_number: u64,
     pub(crate) numbers: BTreeSet<u64>,
     latest_by_source: BTreeMap<Source, u64>,
-    /// Who came or went last, by name.
+    /// The last join or leave by client id.
     pub(crate) roster: BTreeMap<String, bool>,
-    /// Where it is to a namespace as a whole.
+    /// The view of a wildcard channel.
     pub(crate) overhearing: Overhearing,
-    /// It was agreed that publications may come as what has changed alone.
+    /// Deltas were negotiated.
     pub(crate) has_deltas: bool,
-    /// The data that came last, where that is agreed.
+    /// The last data, if deltas were negotiated.
     latest: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl Subscription {
         }
     }
 
-    /// The reply has come; what it brought is in `numbers`.
+    /// The subscribe reply has arrived; the recovered publications are in `numbers`.
     pub(crate) fn begin(&mut self, place: Place, ledger: &Ledger) {
         self.state = State::Live;
         self.place = place;
@@ -66,7 +66,7 @@ impl Subscription {
         self.overhearing.begin(ledger);
     }
 
-    /// The channel and the number of a publication, which may be told as what has changed alone.
+    /// Returns the channel and the number of a publication, which may be a delta.
     pub(crate) fn read(
         &mut self,
         publication: &Value,
@@ -94,7 +94,7 @@ impl Subscription {
         found
     }
 
-    /// A publication of a namespace that is heard as a whole.
+    /// Handles a publication of a wildcard channel.
     pub(crate) fn overheard(
         &mut self,
         channel: usize,
@@ -112,7 +112,7 @@ impl Subscription {
         self.overhearing.heard(heard, named, life, ledger)
     }
 
-    /// A publication, live.
+    /// Handles a live publication.
     pub(crate) fn published(
         &mut self,
         number: u64,
@@ -145,7 +145,7 @@ impl Subscription {
         self.take(number, ledger)
     }
 
-    /// A publication, live or recovered.
+    /// Handles a live or recovered publication.
     pub(crate) fn take(&mut self, number: u64, ledger: &Ledger) -> Check {
         let name = CHANNELS[self.channel].name;
         let source = ledger.heard(self.channel, number)?;
@@ -163,7 +163,7 @@ impl Subscription {
         Ok(())
     }
 
-    /// Somebody has come or gone.
+    /// Handles a join or leave.
     pub(crate) fn moved(&mut self, client: &str, is_in: bool) -> Check {
         let name = CHANNELS[self.channel].name;
         promise!(
@@ -172,7 +172,7 @@ impl Subscription {
             "{client} in {name}"
         );
         let before = self.roster.insert(client.to_owned(), is_in);
-        // Where users have time to come back, connections come and go untold.
+        // With a leave delay, connections come and go without being announced.
         promise!(
             CHANNELS[self.channel].kind != Kind::Chat || before != Some(is_in),
             "who comes goes once",
@@ -182,7 +182,7 @@ impl Subscription {
     }
 }
 
-/// The channel and the number in a publication's data, which are whole.
+/// Returns the channel and the number in a publication's complete data.
 pub(crate) fn number_of(publication: &Value) -> Result<(usize, u64), Failure> {
     promise!(
         publication["delta"].as_bool() != Some(true),

@@ -1,4 +1,4 @@
-//! What goes on while something stands still that it does not need.
+//! Checks that everything independent of a stall makes progress.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,8 @@ use crate::setup::pick;
 use crate::world::World;
 
 impl World {
-    /// What does not need what stands still: publications, commands and joins. Returns the homes of the publications.
+    /// Checks publications, commands and joins that are independent of the stall. Returns the homes of the
+    /// publications.
     pub(super) fn all_goes_on(
         &mut self,
         concerned: &Concerned,
@@ -26,7 +27,7 @@ impl World {
         let mut homes = BTreeSet::new();
         for (channel, one) in CHANNELS.iter().enumerate() {
             let kind = one.kind;
-            // Of states only those are taken that are newer.
+            // Only newer states are accepted.
             if !kind.takes_any() || kind == Kind::State || !concerned.is_free(channel, still) {
                 continue;
             }
@@ -76,12 +77,12 @@ impl World {
         Ok(())
     }
 
-    /// Clients that wait for nothing, at workers that go on.
+    /// Returns clients that wait for nothing, on workers that are not stalled.
     fn unconcerned(&self, still: &Still) -> Vec<usize> {
         let clients = self.peers.clients.iter().filter(|client| {
             let mut wants = client.wants.iter();
             let worker = self.worker_of(client.link);
-            // What others say goes through a worker that may be the one.
+            // Commands of others pass through any worker, which may be the stalled one.
             client.carrier == Carrier::WebSocket
                 && client.phase == Phase::Online
                 && client.reads
