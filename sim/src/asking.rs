@@ -235,13 +235,13 @@ impl Client {
         setup: &Setup,
     ) -> Check {
         let name = reply["client"].as_str().unwrap_or_default();
-        promise!(!name.is_empty(), "clients have names", "{reply}");
+        promise!(!name.is_empty(), "clients have ids", "{reply}");
         ledger.trace.note_text(name);
         ledger.seen.note(Event::Connected);
         let is_posting = self.carrier != Carrier::WebSocket;
         promise!(
             reply.get("session").is_some() == is_posting,
-            "a client that needs an address is told one",
+            "a client that needs an address gets one",
             "{reply}"
         );
         self.address = is_posting.then(|| Address::new(reply, self.life));
@@ -258,7 +258,7 @@ impl Client {
             let reply = &reply["subs"][name];
             promise!(
                 reply.is_object(),
-                "clients have what they are given",
+                "server-side subscriptions are delivered",
                 "{name}"
             );
             let publications = reply["publications"].as_array().map_or(0, Vec::len);
@@ -285,7 +285,7 @@ impl Client {
         if !kind.remembers() {
             promise!(
                 reply.get("epoch").is_none(),
-                "what is not kept has no place",
+                "unstored publications have no offset",
                 "{reply}"
             );
             subscription.begin((0, 0), ledger);
@@ -320,7 +320,7 @@ impl Client {
             let offset = offset_of(publication);
             promise!(
                 offset == expected && of == channel,
-                "what is recovered has no gap",
+                "recovered publications have no gap",
                 "{offset} instead of {expected} in {reply}"
             );
             ledger.check_age(channel, number, since.at_ms)?;
@@ -358,7 +358,7 @@ impl Client {
         }
         promise!(
             names.contains(&&self.name),
-            "who is subscribed is present",
+            "presence equals the subscriptions",
             "{} in {reply}",
             self.name
         );
@@ -383,7 +383,7 @@ impl Client {
         let most = CHANNELS[channel].kind.size(setup) as usize;
         promise!(
             count <= most.min(asked.limit),
-            "no more is remembered than is to be",
+            "history respects its size",
             "{count} publications of {}, which keeps {most}",
             CHANNELS[channel].name
         );
@@ -393,7 +393,7 @@ impl Client {
             let offset = offset_of(publication);
             promise!(
                 of == channel,
-                "publications come by their channel",
+                "publications arrive on their channel",
                 "{reply}"
             );
             ledger.check_age(channel, number, asked.at_ms)?;
@@ -432,7 +432,7 @@ fn check_recovery(
     let Some((known_epoch, known)) = since else {
         promise!(
             !is_recovered && count == 0,
-            "who does not come back recovers nothing",
+            "a new client recovers nothing",
             "{count} publications"
         );
         return Ok(0);
@@ -441,12 +441,12 @@ fn check_recovery(
         let is_known = known_epoch == epoch && known == offset;
         promise!(
             !is_recovered || is_known || count == 1,
-            "the latest is told",
+            "cache recovery returns the newest publication",
             "{count} publications to who knows {known}"
         );
         promise!(
             is_recovered || offset == 0 || bytes_max == 0 || !setup.is_lasting(kind),
-            "the latest is told",
+            "cache recovery returns the newest publication",
             "nothing to who knows {known}"
         );
         return Ok(offset);
@@ -454,14 +454,14 @@ fn check_recovery(
     if is_recovered {
         promise!(
             known_epoch == epoch && known + count as u64 == offset,
-            "recovered is all that was missed",
+            "recovery returns everything that was missed",
             "{count} publications to who knows {known_epoch:x}:{known}"
         );
         return Ok(known + 1);
     }
     promise!(
         count == 0,
-        "what is not recovered is not told",
+        "without recovery nothing is delivered",
         "{count} publications"
     );
     let missed = offset.saturating_sub(known) as usize;
@@ -471,7 +471,7 @@ fn check_recovery(
         && missed * setup.publication_bytes_max() <= bytes_max;
     promise!(
         !is_there,
-        "what is there is recovered",
+        "available publications are recovered",
         "{missed} publications were missed by who knows {known}"
     );
     Ok(0)

@@ -258,7 +258,7 @@ impl World {
             (Some(Asked::Disconnect(_)), answer) => {
                 self.disconnect_answered(Ticket(ticket), &answer)?
             }
-            (_, answer) => promise!(false, "answers are to what was asked", "{answer:?}"),
+            (_, answer) => promise!(false, "every answer has a request", "{answer:?}"),
         }
         Ok(())
     }
@@ -271,7 +271,7 @@ impl World {
         let is_kept = CHANNELS[channel].kind.remembers();
         promise!(
             published.position.is_some() == is_kept,
-            "what is kept has a place",
+            "stored publications have a position",
             "{published:?}"
         );
         let place = published.position.map(|at| (at.epoch.bits(), at.offset));
@@ -306,7 +306,7 @@ impl World {
         let count = page.len();
         promise!(
             count <= most.min(look.limit),
-            "no more is remembered than is to be",
+            "history respects its size",
             "{count} publications of {name}, which keeps {most}, and {} were asked for",
             look.limit
         );
@@ -315,7 +315,7 @@ impl World {
             let age_ms = (WALL_MS + look.at_ms).saturating_sub(publication.at_ms);
             promise!(
                 age_ms < self.setup.history_ttl_ms || self.ledger.doubts_clock(look.at_ms),
-                "nothing is read that is over",
+                "expired publications are not read",
                 "{name} told what was {age_ms} ms old"
             );
             let (epoch, offset) = publication
@@ -336,7 +336,7 @@ impl World {
             let (of, number) = number_in_text(&text)?;
             promise!(
                 of == channel,
-                "publications come by their channel",
+                "publications arrive on their channel",
                 "{text} in {name}"
             );
             self.ledger

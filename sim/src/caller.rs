@@ -176,7 +176,7 @@ impl Caller {
                 "{status} {answer}"
             );
             let Some(owed) = self.owed.pop_front() else {
-                promise!(false, "answers are to what was asked", "{answer}");
+                promise!(false, "every answer has a request", "{answer}");
                 return Ok(());
             };
             if let Speaks::Lines = self.speaks {
@@ -262,7 +262,7 @@ impl Caller {
                 let count = all.map_or(0, Vec::len);
                 promise!(
                     count <= PAGE.min(CHANNELS[channel].kind.size(setup) as usize),
-                    "no more is remembered than is to be",
+                    "history respects its size",
                     "{count} of {}",
                     CHANNELS[channel].name
                 );

@@ -218,7 +218,7 @@ impl Client {
                     Part::Status(200) => {}
                     Part::Status(status) => self.refused(status, ledger)?,
                     Part::Message(line, id) => {
-                        promise!(id.is_none(), "ids come where they are asked for", "{line}");
+                        promise!(id.is_none(), "only event streams have ids", "{line}");
                         self.line(&line, ledger, setup)?;
                     }
                     Part::End => {
@@ -317,7 +317,7 @@ impl Client {
         let (Some(channel), Some(subscription)) = (channel, subscription) else {
             promise!(
                 false,
-                "pushes come to subscribers",
+                "only subscribers receive pushes",
                 "{} got {push}",
                 self.number
             );
@@ -340,7 +340,7 @@ impl Client {
             }
             promise!(
                 of == channel,
-                "publications come by their channel",
+                "publications arrive on their channel",
                 "{push}"
             );
             subscription.published(number, offset, self.life, ledger)?;

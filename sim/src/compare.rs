@@ -61,7 +61,7 @@ pub fn compare(seed: u64, begin: Begin) -> Result<u64, Box<Difference>> {
         // The trace before a step is the result of the previous one.
         promise!(
             hashes[before] == trace.hash(),
-            "both do the same",
+            "both drivers behave alike",
             "they do not"
         );
         step = before;
@@ -71,7 +71,7 @@ pub fn compare(seed: u64, begin: Begin) -> Result<u64, Box<Difference>> {
         return Ok(compared);
     };
     let outputs = [worker::begin, begin].map(|begin| outputs(begin, &setup, &all, step));
-    let is_broken = broken.failure.name != "both do the same";
+    let is_broken = broken.failure.name != "both drivers behave alike";
     Err(Box::new(Difference {
         seed,
         step,

@@ -23,7 +23,7 @@ pub(crate) fn number_in(data: &Value) -> Result<(usize, u64), Failure> {
     };
     promise!(
         is_whole && channel.is_some(),
-        "data arrive as they were",
+        "data arrive unchanged",
         "{data}"
     );
     Ok((channel.unwrap_or(0) as usize, number.unwrap_or(0)))
@@ -32,7 +32,7 @@ pub(crate) fn number_in(data: &Value) -> Result<(usize, u64), Failure> {
 /// Returns the channel and the number in data received as text.
 pub(crate) fn number_in_text(text: &str) -> Result<(usize, u64), Failure> {
     let value = serde_json::from_str(text);
-    promise!(value.is_ok(), "data arrive as they were", "{text:?}");
+    promise!(value.is_ok(), "data arrive unchanged", "{text:?}");
     number_in(&value.unwrap_or_default())
 }
 

@@ -76,7 +76,7 @@ impl Client {
         };
         promise!(
             decided.as_ref().is_some_and(is_it),
-            "nothing is answered before it is decided",
+            "no reply precedes its decision",
             "{line} to {command:?}, and {decided:?}"
         );
         let code = line["error"]["code"].as_u64();
@@ -89,7 +89,7 @@ impl Client {
         };
         promise!(
             is_told,
-            "a client is told what was decided",
+            "a client receives the decision",
             "{line} to {command:?} of {}",
             self.number
         );
@@ -202,7 +202,7 @@ impl Client {
         let left = self.decided.iter().find(is_open);
         promise!(
             left.is_none(),
-            "what is decided is done",
+            "decisions take effect",
             "{left:?} of {}",
             self.number
         );

@@ -43,14 +43,14 @@ impl World {
             let (session, QuestionId(id)) = (question.session, question.id);
             promise!(
                 self.decisions.asked.insert((worker, session, id)),
-                "a question is asked once",
+                "a hook is called once",
                 "{question:?}"
             );
             if question.kind == Kind::Disconnect {
                 self.ledger.seen.note(Event::GoneTold);
                 promise!(
                     self.decisions.gone.insert(question.asker.client.clone()),
-                    "an application is told once that a client has gone",
+                    "an application is notified once of a disconnect",
                     "{question:?}"
                 );
                 continue;
@@ -60,7 +60,7 @@ impl World {
                 .find(|(of, one)| *of == worker && one.session == session && is_command(one.kind));
             promise!(
                 other.is_none() || !is_command(question.kind),
-                "commands are asked about one by one",
+                "hooks of a client are called one at a time",
                 "{question:?} while {other:?} is open"
             );
             match fate {
@@ -140,7 +140,7 @@ impl World {
     /// Checks the state at rest; with `is_end` all clients have gone.
     pub(crate) fn check_decisions(&mut self, is_end: bool) -> Check {
         let open = self.decisions.open.first();
-        promise!(open.is_none(), "questions are answered", "{open:?}");
+        promise!(open.is_none(), "every request is answered", "{open:?}");
         for client in &self.peers.clients {
             client.check_decided()?;
             if client.is_of_app() && client.phase == Phase::Online && client.reads {
@@ -154,7 +154,7 @@ impl World {
         let untold = connected.difference(gone).next();
         promise!(
             !is_end || untold.is_none(),
-            "an application is told once that a client has gone",
+            "an application is notified once of a disconnect",
             "not of {untold:?}"
         );
         Ok(())

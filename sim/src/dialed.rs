@@ -95,7 +95,7 @@ impl Server {
             let upgrade = request.and_then(|head| handshake::read(head).ok()?);
             promise!(
                 upgrade.is_some(),
-                "an application asks for a WebSocket",
+                "an application requests a WebSocket",
                 "{}",
                 String::from_utf8_lossy(head)
             );
@@ -120,7 +120,7 @@ impl Server {
                     let expected = self.sent.pop_front();
                     promise!(
                         expected.map(|number| number.to_string()).as_deref() == Some(&text),
-                        "what an application sends back comes once and in order",
+                        "messages of an application arrive once and in order",
                         "{text} instead of {expected:?}"
                     );
                     has_echoed = true;
@@ -274,7 +274,7 @@ impl World {
             };
             promise!(
                 after.is_some(),
-                "the end of a dialed connection is told once",
+                "the end of a dialed connection is reported once",
                 "{told:?} of {token}, which is {before:?}"
             );
             self.ledger.seen.note(match told {
@@ -309,14 +309,14 @@ impl World {
                 .any(|link| link.client == DIALED + *token as usize);
             promise!(
                 *state == State::Over || !is_end && (is_there || is_unheard),
-                "the end of a dialed connection is told",
+                "the end of a dialed connection is reported",
                 "{token} is {state:?}"
             );
         }
         for (token, server) in servers {
             promise!(
                 server.sent.is_empty() || !server.is_open(),
-                "what an application sends back comes once and in order",
+                "messages of an application arrive once and in order",
                 "{:?} of {token} did not",
                 server.sent
             );

@@ -66,7 +66,7 @@ impl World {
                 call.is_counted = true;
             }
             Answer::Settled => call.open -= 1,
-            answer => promise!(false, "answers are to what was asked", "{answer:?}"),
+            answer => promise!(false, "every answer has a request", "{answer:?}"),
         }
         if !call.is_counted || call.open != 0 {
             return Ok(());
@@ -77,7 +77,7 @@ impl World {
             let channels: Vec<_> = hub.channels_of(id).collect();
             promise!(
                 channels.is_empty(),
-                "who is disconnected hears nothing after the answer",
+                "a disconnected user receives nothing after the answer",
                 "{id:?} of worker {worker} is subscribed to {channels:?}"
             );
         }

@@ -101,7 +101,11 @@ impl Disk {
             } => {
                 let kept = self.streams.get_mut(&*channel);
                 let (Some(kept), Some(position)) = (kept, publication.position) else {
-                    promise!(false, "a log hears of what was opened", "{channel}");
+                    promise!(
+                        false,
+                        "a log only gets records of open streams",
+                        "{channel}"
+                    );
                     return Ok(());
                 };
                 promise!(
@@ -121,7 +125,7 @@ impl Disk {
                 let kept = self.streams.get_mut(&*channel);
                 promise!(
                     kept.is_some(),
-                    "a log hears of what was opened",
+                    "a log only gets records of open streams",
                     "{channel}"
                 );
                 if let Some(kept) = kept {
@@ -132,7 +136,7 @@ impl Disk {
                 let kept = self.streams.remove(&*channel);
                 promise!(
                     kept.is_some(),
-                    "a log hears of what was opened",
+                    "a log only gets records of open streams",
                     "{channel}"
                 );
             }

@@ -119,14 +119,14 @@ impl World {
             let told = its.filter(|(client, _)| is_told(client)).count();
             promise!(
                 told == 0 || has_stopped || elapsed_ms >= drain.within_ms / 4,
-                "applications stop before clients are told",
+                "applications stop before clients are closed",
                 "{told} are after {elapsed_ms} of {} ms",
                 drain.within_ms
             );
             let due = *places as u64 * elapsed_ms.min(telling_ms) / telling_ms.max(1);
             promise!(
                 elapsed_ms >= telling_ms || told as u64 <= due + 1,
-                "clients are told over the time of a drain",
+                "clients are closed over the time of a drain",
                 "{told} of {places} after {elapsed_ms} of {telling_ms} ms"
             );
         }

@@ -11,7 +11,7 @@ pub(crate) fn apply(base: &[u8], delta: &[u8]) -> Result<Vec<u8>, Failure> {
     let made = Parts { rest: delta }.apply(base);
     promise!(
         made.is_some(),
-        "deltas make what was published",
+        "deltas reproduce the publication",
         "{} of {}",
         String::from_utf8_lossy(delta),
         String::from_utf8_lossy(base)

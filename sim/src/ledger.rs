@@ -167,7 +167,7 @@ impl Ledger {
         };
         promise!(
             known_ms + self.history_ttl_ms > asked_ms || self.doubts_clock(asked_ms),
-            "nothing is read that is over",
+            "expired publications are not read",
             "{number} in {}, taken by {known_ms}, read at {asked_ms}",
             CHANNELS[channel].name
         );
@@ -180,7 +180,7 @@ impl Ledger {
         let first = *self.followed.entry(key).or_insert(next);
         promise!(
             first == next,
-            "a namespace is heard in one order",
+            "a namespace has one order",
             "{next:?} behind {before:?}, and {first:?}"
         );
         Ok(())
@@ -245,7 +245,7 @@ impl Ledger {
         let fate = found.map(|one| one.fate);
         promise!(
             matches!(fate, Some(Fate::Taken | Fate::Unknown)),
-            "only what was published is heard",
+            "only published data is received",
             "{number} in {name}: {fate:?}"
         );
         Ok(found.map_or(0, |one| one.source))
@@ -289,7 +289,7 @@ impl Ledger {
         };
         promise!(
             life != next_life || before < after,
-            "states get newer",
+            "versions increase",
             "version {after} behind {before} in {}",
             CHANNELS[channel].name
         );
@@ -387,7 +387,11 @@ impl Ledger {
 pub(crate) fn place_of(reply: &Value) -> Result<Place, Failure> {
     let epoch = reply["epoch"].as_str().unwrap_or_default();
     let epoch: Result<veche_hub::Epoch, _> = epoch.parse();
-    promise!(epoch.is_ok(), "what is kept has a place", "{reply}");
+    promise!(
+        epoch.is_ok(),
+        "stored publications have a position",
+        "{reply}"
+    );
     let offset = reply["offset"].as_u64().unwrap_or(0);
     Ok((epoch.map_or(0, veche_hub::Epoch::bits), offset))
 }
@@ -429,7 +433,7 @@ mod tests {
         ledger.refused(CHAT, 5);
         for number in [5, 10] {
             let heard = ledger.heard(CHAT, number).map(drop);
-            assert_eq!(broken(heard), "only what was published is heard");
+            assert_eq!(broken(heard), "only published data is received");
         }
     }
 

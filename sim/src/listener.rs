@@ -174,7 +174,7 @@ impl Listener {
     fn positioned(&mut self, line: &Value, ledger: &mut Ledger) -> Check {
         let place = line["position"].as_str().and_then(place_of);
         let Some(place) = place else {
-            promise!(false, "what is kept has a place", "{line}");
+            promise!(false, "stored publications have a position", "{line}");
             return Ok(());
         };
         if let Some(name) = line["subscribed"].as_str() {
@@ -183,7 +183,7 @@ impl Listener {
         let (channel, number) = number_in(&line["data"])?;
         promise!(
             line["channel"] == CHANNELS[channel].name,
-            "publications come by their channel",
+            "publications arrive on their channel",
             "{line}"
         );
         let before = self.hears.get(&channel).and_then(|hears| hears.place);
@@ -211,14 +211,14 @@ impl Listener {
         let channel = channels::find(name);
         let hears = channel.and_then(|channel| self.hears.get_mut(&channel));
         let (Some(channel), Some(hears)) = (channel, hears) else {
-            promise!(false, "pushes come to subscribers", "{name}");
+            promise!(false, "only subscribers receive pushes", "{name}");
             return Ok(());
         };
         let known = self.places.get(&channel).copied();
         let is_known = is_recovered == Some(true);
         promise!(
             !is_known || known == Some(place),
-            "recovered is all that was missed",
+            "recovery returns everything that was missed",
             "{name} goes on at {place:x?} for who knows {known:x?}"
         );
         if is_known {
@@ -240,7 +240,7 @@ impl Listener {
         let Some(hears) = self.hears.get_mut(&channel) else {
             promise!(
                 false,
-                "pushes come to subscribers",
+                "only subscribers receive pushes",
                 "{number} of {name} to {}",
                 self.number
             );
@@ -251,13 +251,13 @@ impl Listener {
         let source = ledger.heard(channel, number)?;
         promise!(
             hears.all.insert(number),
-            "everything comes once",
+            "nothing is delivered twice",
             "{number} in {name}"
         );
         let before = hears.latest_by_source.insert(source, number);
         promise!(
             before.is_none_or(|before| before < number),
-            "nobody overtakes himself",
+            "publications of one publisher keep their order",
             "{number} behind {before:?} in {name}"
         );
         hears.order.push(number);
@@ -290,7 +290,7 @@ impl Listener {
                 let missing = taken.find(|number| !hears.all.contains(number));
                 promise!(
                     missing.is_none(),
-                    "who is subscribed gets everything",
+                    "subscribers receive everything",
                     "{} of {:?} did not get {missing:?} of {}",
                     self.number,
                     self.promised,
@@ -349,7 +349,7 @@ impl Hears {
         };
         promise!(
             self.all.contains(&newest),
-            "the newest comes, whatever is dropped",
+            "the newest publication arrives despite drops",
             "{newest} of {} is missing behind {:?}",
             CHANNELS[channel].name,
             self.order.last()

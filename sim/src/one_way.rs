@@ -223,7 +223,7 @@ impl OneWay {
             );
             promise!(
                 id.is_some() == (self.carrier == Carrier::Events),
-                "each event says where its client is",
+                "every event has the client's position",
                 "{line}"
             );
             self.connected(&line["connect"], ledger)?;
@@ -244,7 +244,7 @@ impl OneWay {
 
     fn connected(&mut self, push: &Value, ledger: &mut Ledger) -> Check {
         let name = push["client"].as_str().unwrap_or_default();
-        promise!(!name.is_empty(), "clients have names", "{push}");
+        promise!(!name.is_empty(), "clients have ids", "{push}");
         ledger.trace.note_text(name);
         ledger.seen.note(Event::ConnectedOneWay);
         self.phase = Phase::Online;
@@ -254,7 +254,7 @@ impl OneWay {
             let reply = &push["subs"][one.name];
             promise!(
                 reply.is_object(),
-                "clients have what they are given",
+                "server-side subscriptions are delivered",
                 "{} in {push}",
                 one.name
             );
@@ -270,13 +270,13 @@ impl OneWay {
                 let is_recovered = reply["recovered"].as_bool().unwrap_or(false);
                 promise!(
                     !is_recovered || since == Some(place),
-                    "a client that only listens goes on where it was",
+                    "a one-way client continues at its position",
                     "{} begins at {place:x?} for who knows {since:x?}",
                     one.name
                 );
                 promise!(
                     is_recovered || since != Some(place),
-                    "a client that has missed nothing goes on",
+                    "a client that has missed nothing continues",
                     "{} at {place:x?} by {:?} with {:?}",
                     one.name,
                     self.carrier,
@@ -305,11 +305,11 @@ impl OneWay {
         let name = CHANNELS[channel].name;
         promise!(
             push["channel"] == name,
-            "publications come by their channel",
+            "publications arrive on their channel",
             "{push}"
         );
         let Some(hears) = self.hears.get_mut(&channel) else {
-            promise!(false, "pushes come to subscribers", "{push}");
+            promise!(false, "only subscribers receive pushes", "{push}");
             return Ok(());
         };
         let offset = offset_of(&push["pub"]);
@@ -319,7 +319,7 @@ impl OneWay {
         ledger.heard(channel, number)?;
         promise!(
             hears.numbers.insert(number),
-            "everything comes once",
+            "nothing is delivered twice",
             "{number} in {name}"
         );
         ledger.seen.note(Event::HeardOneWay);
@@ -328,12 +328,12 @@ impl OneWay {
         };
         promise!(
             offset == before + 1,
-            "what a client hears that only listens has no gap",
+            "publications of a one-way client have no gap",
             "{offset} behind {before} in {name}"
         );
         promise!(
             has_id == (self.carrier == Carrier::Events),
-            "each event says where its client is",
+            "every event has the client's position",
             "{push}"
         );
         if offset <= hears.missed_to {
@@ -371,7 +371,7 @@ impl OneWay {
             let missing = taken.find(|number| !hears.numbers.contains(number));
             promise!(
                 missing.is_none(),
-                "who is subscribed gets everything",
+                "subscribers receive everything",
                 "{} by {:?} did not get {missing:?} of {name}",
                 self.number,
                 self.carrier
@@ -379,7 +379,7 @@ impl OneWay {
             let known = ledger.known(*channel).map(|known| (known.epoch, known.top));
             promise!(
                 hears.place.is_none() || hears.place == known,
-                "who is subscribed gets everything",
+                "subscribers receive everything",
                 "{} by {:?} is at {:x?} of {name}, which is at {known:x?}",
                 self.number,
                 self.carrier,

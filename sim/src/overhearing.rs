@@ -42,13 +42,13 @@ impl Overhearing {
         let source = ledger.heard(channel, number)?;
         promise!(
             self.all.insert((channel, number)),
-            "everything comes once",
+            "nothing is delivered twice",
             "{number} of {name}"
         );
         let before = self.latest_by_source.insert((channel, source), number);
         promise!(
             before.is_none_or(|before| before < number),
-            "nobody overtakes himself",
+            "publications of one publisher keep their order",
             "{number} behind {before:?} in {name}"
         );
         if let Some(before) = self.order.last() {
@@ -65,7 +65,7 @@ impl Overhearing {
             let missing = taken.find(|number| !self.all.contains(&(*channel, *number)));
             promise!(
                 missing.is_none(),
-                "who is subscribed gets everything",
+                "subscribers receive everything",
                 "{client}, who hears all, did not get {missing:?} of {}",
                 CHANNELS[*channel].name
             );
@@ -84,7 +84,7 @@ impl Overhearing {
             };
             promise!(
                 before.is_none_or(|(of, last)| of != epoch || last + 1 == offset),
-                "a namespace is heard as its channels are",
+                "a namespace keeps the order of its channels",
                 "{number} of {} at {offset} behind {before:?}",
                 CHANNELS[channel].name
             );

@@ -115,7 +115,7 @@ impl Posts {
         while let Some(status) = self.next_status()? {
             let Some(posted) = self.owed.pop_front() else {
                 // A connection that was silent for too long.
-                promise!(status == 408, "answers are to what was asked", "{status}");
+                promise!(status == 408, "every answer has a request", "{status}");
                 continue;
             };
             if status == 408 {
@@ -125,7 +125,7 @@ impl Posts {
             }
             promise!(
                 status == posted.status,
-                "an envelope is answered with what becomes of it",
+                "an envelope gets the right status",
                 "{status} instead of {}",
                 posted.status
             );

@@ -48,7 +48,7 @@ impl Process {
                 let is_back = workers[home].hub.restore(restored);
                 promise!(
                     is_back == Ok(true),
-                    "what was kept comes back",
+                    "stored streams are restored",
                     "{channel}: {is_back:?}"
                 );
             }

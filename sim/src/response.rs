@@ -60,7 +60,7 @@ impl Response {
         while let Some(end) = find(&self.bytes, b"\r\n") {
             let size = String::from_utf8_lossy(&self.bytes[..end]).into_owned();
             let count = usize::from_str_radix(&size, 16);
-            promise!(count.is_ok(), "chunks say how long they are", "{size:?}");
+            promise!(count.is_ok(), "chunks have a length", "{size:?}");
             let count = count.unwrap_or_default();
             let behind = end + 2 + count;
             if self.bytes.len() < behind + 2 {

@@ -89,12 +89,16 @@ impl World {
             check_empty(number, worker)?;
             let Shared { hub, ports, .. } = worker.shared();
             let left = hub.held().chain(ports.outboxes.held()).next();
-            promise!(left.is_none(), "nothing is held for nobody", "{left:?}");
+            promise!(
+                left.is_none(),
+                "nothing is retained without clients",
+                "{left:?}"
+            );
             let counts = hub.counts();
             let most = u64::from(counts.streams) * STREAM_BYTES;
             promise!(
                 self.setup.history_ttl_ms == FOREVER_MS || counts.history_bytes <= most,
-                "what is over is let go of",
+                "expired publications are released",
                 "{} bytes of {} streams",
                 counts.history_bytes,
                 counts.streams
@@ -105,7 +109,7 @@ impl World {
         self.check_dials(true)?;
         promise!(
             self.process.lanes.is_quiet(),
-            "credits come back",
+            "credits return",
             "{} are out",
             self.process.lanes.unfinished_max()
         );
@@ -176,13 +180,13 @@ impl World {
             let left = all.next();
             promise!(
                 left.is_none(),
-                "nothing is under way at rest",
+                "nothing is pending at rest",
                 "{left:?} on worker {number}"
             );
         }
         promise!(
             self.process.lanes.is_quiet(),
-            "credits come back",
+            "credits return",
             "{} are out",
             self.process.lanes.unfinished_max()
         );
@@ -206,7 +210,11 @@ impl World {
         match self.back_end.heard.pop() {
             Some((number, answer)) if number == ticket.0 as usize => Ok(answer),
             other => {
-                promise!(false, "questions are answered", "{question:?}: {other:?}");
+                promise!(
+                    false,
+                    "every request is answered",
+                    "{question:?}: {other:?}"
+                );
                 Ok(Answer::Subscribed(None))
             }
         }
@@ -216,7 +224,7 @@ impl World {
     fn present(&mut self, channel: usize) -> Result<BTreeSet<String>, Failure> {
         let answer = self.inquire(channel, Question::Presence)?;
         let Answer::Presence(Ok(clients)) = &answer else {
-            promise!(false, "questions are answered", "{answer:?}");
+            promise!(false, "every request is answered", "{answer:?}");
             return Ok(BTreeSet::new());
         };
         Ok(clients.iter().map(|one| one.client.to_string()).collect())
@@ -263,7 +271,7 @@ impl World {
             let missing = taken.find(|number| !subscription.numbers.contains(number));
             promise!(
                 missing.is_none(),
-                "who is subscribed gets everything",
+                "subscribers receive everything",
                 "{} did not get {missing:?} of {name}",
                 client.number
             );
@@ -291,7 +299,7 @@ impl World {
         };
         promise!(
             life != self.ledger.life || version >= newest || self.setup.is_scarce(),
-            "the newest state is told",
+            "a client has the newest state",
             "version {version} instead of {newest}"
         );
         Ok(())
@@ -313,7 +321,7 @@ impl World {
         let known = self.ledger.known(channel);
         let answer = self.inquire(channel, Question::History(Query::default()))?;
         let Answer::History(Ok(page)) = &answer else {
-            promise!(false, "questions are answered", "{answer:?}");
+            promise!(false, "every request is answered", "{answer:?}");
             return Ok(());
         };
         let place = (page.position.epoch.bits(), page.position.offset);
@@ -325,7 +333,7 @@ impl World {
             let there = client.subscriptions.get(&channel).map(|one| one.place);
             promise!(
                 there == Some(place),
-                "who is subscribed gets everything",
+                "subscribers receive everything",
                 "{} is at {there:x?} of {name}, which is at {place:x?}",
                 client.number
             );
@@ -345,7 +353,7 @@ impl World {
         let is_exact = !has_silent && !self.peers.has_slow() && kind.has_exact_presence();
         promise!(
             expected.is_subset(&present) && (!is_exact || expected == present),
-            "who is subscribed is present",
+            "presence equals the subscriptions",
             "{present:?} instead of {expected:?} in {name}"
         );
         for client in self
@@ -359,7 +367,7 @@ impl World {
             let wrong = roster.find(|(name, is_in)| present.contains(*name) != **is_in);
             promise!(
                 wrong.is_none(),
-                "joins and leaves tell who is present",
+                "joins and leaves equal presence",
                 "{wrong:?} for {} in {name}: {present:?}",
                 client.number
             );

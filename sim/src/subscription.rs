@@ -82,7 +82,7 @@ impl Subscription {
             let latest = self.latest.take();
             promise!(
                 latest.is_some(),
-                "a delta comes to those who have what it is made from",
+                "a client with a delta has its base",
                 "{publication}"
             );
             let made = fossil::apply(latest.unwrap_or_default().as_bytes(), text.as_bytes())?;
@@ -105,7 +105,7 @@ impl Subscription {
     ) -> Check {
         promise!(
             self.state != State::Asked,
-            "the reply comes before what follows from it",
+            "a reply precedes its consequences",
             "{number} of {channel}"
         );
         let heard = (channel, number);
@@ -123,7 +123,7 @@ impl Subscription {
         let name = CHANNELS[self.channel].name;
         promise!(
             self.state != State::Asked,
-            "the reply comes before what follows from it",
+            "a reply precedes its consequences",
             "{number} in {name}"
         );
         let (epoch, before) = self.place;
@@ -138,7 +138,7 @@ impl Subscription {
         } else {
             promise!(
                 offset == 0,
-                "what is not kept has no place",
+                "unstored publications have no offset",
                 "{name}: {offset}"
             );
         }
@@ -151,13 +151,13 @@ impl Subscription {
         let source = ledger.heard(self.channel, number)?;
         promise!(
             self.numbers.insert(number),
-            "everything comes once",
+            "nothing is delivered twice",
             "{number} in {name}"
         );
         let before = self.latest_by_source.insert(source, number);
         promise!(
             before.is_none_or(|before| before < number),
-            "nobody overtakes himself",
+            "publications of one publisher keep their order",
             "{number} behind {before:?} in {name}"
         );
         Ok(())
@@ -168,14 +168,14 @@ impl Subscription {
         let name = CHANNELS[self.channel].name;
         promise!(
             self.state != State::Asked,
-            "the reply comes before what follows from it",
+            "a reply precedes its consequences",
             "{client} in {name}"
         );
         let before = self.roster.insert(client.to_owned(), is_in);
         // With a leave delay, connections come and go without being announced.
         promise!(
             CHANNELS[self.channel].kind != Kind::Chat || before != Some(is_in),
-            "who comes goes once",
+            "joins and leaves alternate",
             "{client} in {name}: {is_in} again"
         );
         Ok(())
@@ -186,7 +186,7 @@ impl Subscription {
 pub(crate) fn number_of(publication: &Value) -> Result<(usize, u64), Failure> {
     promise!(
         publication["delta"].as_bool() != Some(true),
-        "a delta comes to those who have what it is made from",
+        "a client with a delta has its base",
         "{publication}"
     );
     match publication["data"].as_str() {
@@ -207,8 +207,11 @@ mod tests {
             (&[(0, 4), (1, 6)], "publications have no gap"),
             (&[(0, 4), (1, 4)], "publications have no gap"),
             (&[(0, 4), (0, 5)], "one publication has one place"),
-            (&[(2, 4), (0, 5)], "nobody overtakes himself"),
-            (&[(9, 4)], "only what was published is heard"),
+            (
+                &[(2, 4), (0, 5)],
+                "publications of one publisher keep their order",
+            ),
+            (&[(9, 4)], "only published data is received"),
         ] {
             let mut ledger = Ledger::new(&Setup::new(1), 0);
             for source in [0, 1, 0] {

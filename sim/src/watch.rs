@@ -116,7 +116,7 @@ impl Watch {
     pub(crate) fn check(&self) -> Check {
         promise!(
             self.passed.is_none(),
-            "nobody who waits is passed twice",
+            "no waiting publication is overtaken twice",
             "{:?}, the channel and the number of both",
             self.passed
         );

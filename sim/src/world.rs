@@ -436,7 +436,7 @@ impl World {
         self.note_rest(worker, turned.state);
         promise!(
             !turned.is_unasked,
-            "a worker that waits has nothing to do",
+            "an idle worker has nothing to do",
             "worker {worker} did not ask for this turn"
         );
         self.process.lanes.turned(worker);
@@ -470,7 +470,7 @@ impl World {
             }
             Output::Finished(of, count) => {
                 let had = self.process.lanes.finish(of, worker, count);
-                promise!(had, "credits go back once", "from {worker} to {of}");
+                promise!(had, "credits return once", "from {worker} to {of}");
             }
             _ => {}
         }
@@ -596,7 +596,7 @@ impl World {
         // The credit of one publication covers two messages: one more for wildcard subscribers.
         promise!(
             unfinished <= self.setup.credits + 1,
-            "data need credit",
+            "data messages need credits",
             "{unfinished} in a lane of {}",
             self.setup.credits
         );

@@ -59,7 +59,7 @@ impl World {
         let name = CHANNELS[channel].name;
         promise!(
             self.ledger.is_taken(channel, number),
-            "what does not need what stands still goes on",
+            "unaffected work continues during a stall",
             "{number} of {name} from worker {from} is not taken: {still:?}"
         );
         if !CHANNELS[channel].kind.is_whole() {
@@ -69,7 +69,7 @@ impl World {
             let subscription = client.subscriptions.get(&channel);
             promise!(
                 subscription.is_some_and(|one| one.numbers.contains(&number)),
-                "what does not need what stands still goes on",
+                "unaffected work continues during a stall",
                 "{number} of {name} from worker {from} is not heard by {}: {still:?}",
                 client.number
             );
@@ -131,7 +131,7 @@ impl World {
             let client = &self.peers.clients[number];
             promise!(
                 client.owed.is_empty(),
-                "what does not need what stands still goes on",
+                "unaffected work continues during a stall",
                 "{number} is not answered {:?}: {still:?}",
                 client.owed.front().map(|owed| &owed.command)
             );
@@ -173,7 +173,7 @@ impl World {
             let subscribers: Vec<_> = self.subscribers(channel).collect();
             promise!(
                 subscribers.iter().any(|one| one.number == number) || name.is_empty(),
-                "what does not need what stands still goes on",
+                "unaffected work continues during a stall",
                 "{number} is not subscribed to {}: {still:?}",
                 CHANNELS[channel].name
             );
@@ -182,7 +182,7 @@ impl World {
                 let told = subscription.and_then(|one| one.roster.get(&name).copied());
                 promise!(
                     told == Some(true) || name.is_empty(),
-                    "what does not need what stands still goes on",
+                    "unaffected work continues during a stall",
                     "{} is not told that {number} is in {}: {still:?}",
                     client.number,
                     CHANNELS[channel].name

@@ -138,7 +138,7 @@ impl World {
             .find(|number| self.ledger.is_under_way(second, *number));
         promise!(
             left.is_none(),
-            "what does not need what stands still goes on",
+            "unaffected work continues during a stall",
             "{left:?} of {} is not taken, behind what waits for worker {deaf}",
             CHANNELS[second].name
         );
