@@ -460,7 +460,7 @@ mod tests {
             assert_eq!(check((EPOCH, 5), 0), "");
             assert_eq!(check((EPOCH, 4), 0), "offsets don't regress");
             assert_eq!(check((EPOCH + 1, 9), 0), "a stream lasts");
-            // Another process has exactly what is on the disk.
+            // A new process has exactly the streams on disk.
             let lost = check((EPOCH + 1, 0), 1);
             assert_eq!(lost == "a stream lasts", is_logged);
             let again = broken(ledger.told(CHAT, (EPOCH, 5), 1));

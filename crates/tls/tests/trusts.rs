@@ -1,4 +1,4 @@
-//! What is read, when, and which callers wait for it.
+//! Loading of trust stores: which files are read when, and which callers wait for it.
 
 use std::fs::{self, File};
 use std::io::Write as _;

@@ -116,7 +116,7 @@ fn an_instruction_reaches_and_counts_all_connections_of_a_user() {
     assert_eq!(here, [session(0), session(1)]);
     assert_eq!(node.hub.sessions_of_user("").count(), 0);
 
-    // A remote home is told by message.
+    // A remote home is notified by a message.
     node.desk.sent.clear();
     let outcome = node.hub.instruct(from, &away, begone(), &mut node.desk);
     assert_eq!(outcome, Ok(Outcome::Pending));
