@@ -1,4 +1,4 @@
-//! Names and sessions, in short.
+//! Short constructors of names and sessions.
 
 use veche_hub::{ChannelName, ConnectionId};
 
@@ -6,7 +6,7 @@ pub(crate) fn name(channel: &str) -> ChannelName<'_> {
     ChannelName::new(channel).expect("a valid name")
 }
 
-/// The first with this index.
+/// The first session with this index.
 pub(crate) fn session(index: u32) -> ConnectionId {
     ConnectionId {
         index,

@@ -181,7 +181,7 @@ fn a_log_in_a_folder_that_leads_elsewhere_is_not_made_there() {
     server.signal(Signal::USR1);
     until("the link to be told", || {
         fs::read_to_string(moved.join("veche.log"))
-            .is_ok_and(|text| text.contains("symbolic link of another user"))
+            .is_ok_and(|text| text.contains("symbolic link owned by another user"))
     });
     let made = fs::read_dir(&elsewhere).expect("a folder").count();
     assert_eq!(made, 0, "something was made in a folder of root's");

@@ -68,7 +68,10 @@ fn new_files_are_taken_up_and_nobody_is_dropped() {
             .expect("it runs");
         let said = String::from_utf8_lossy(&reload.stderr).into_owned();
         assert!(!reload.status.success(), "{reload:?}");
-        assert!(said.contains("own.pem: no certificate in it"), "{said}");
+        assert!(
+            said.contains("own.pem: it contains no certificate"),
+            "{said}"
+        );
         assert!(stranger().shown() == before);
         first.echoes(b"still there");
         first.leave();
@@ -140,11 +143,15 @@ fn check_says_what_is_wrong_with_files() {
             "a.pem",
             "a.pem: it contains a certificate, but no key",
         ),
-        ("empty.pem", "a.key", "empty.pem: no certificate in it"),
+        (
+            "empty.pem",
+            "a.key",
+            "empty.pem: it contains no certificate",
+        ),
         (
             "a.pem",
             "locked.key",
-            "locked.key: the key is locked with a passphrase",
+            "locked.key: the key is encrypted with a passphrase",
         ),
     ] {
         let config = folder.join("veche.toml");

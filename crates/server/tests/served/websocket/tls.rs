@@ -69,7 +69,11 @@ fn a_certificate_that_is_not_believed() {
                 "{ ca_file = 'none.pem' }",
                 "none.pem: there is no such file",
             ),
-            (address, "{ ca_file = 'empty.pem' }", "no certificate in it"),
+            (
+                address,
+                "{ ca_file = 'empty.pem' }",
+                "it contains no certificate",
+            ),
         ] {
             let told = run(
                 &server,
