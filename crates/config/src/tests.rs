@@ -1,4 +1,4 @@
-//! What a file amounts to: tables of files with the exact lines that they get.
+//! Checks of whole files: configurations with the exact lines that they produce.
 
 use std::path::Path;
 use std::time::Duration;
@@ -29,7 +29,7 @@ mod tls;
 
 use apps::APPS;
 
-/// Checks `text` as /etc/veche/veche.toml on a machine that has a few folders and scripts.
+/// Checks `text` as /etc/veche/veche.toml on a machine with a few folders and scripts.
 fn checked(text: &str) -> Result<Config, Report> {
     let folders = [
         "/",
@@ -54,7 +54,7 @@ fn checked(text: &str) -> Result<Config, Report> {
         &World {
             is_folder: &is_folder,
             is_file: &is_file,
-            // One is a link to a folder that is not to be served.
+            // One is a link to a folder that must not be served.
             real: &|path| match path.strip_prefix("/srv/link") {
                 Ok(below) => Some(Path::new("/etc/veche/chat").join(below)),
                 Err(_) => Some(path.components().collect()),
@@ -94,10 +94,10 @@ fn checked(text: &str) -> Result<Config, Report> {
     )
 }
 
-/// When the checks of certificates are made.
+/// The time of the certificate checks.
 const NOW_S: i64 = 1_800_000_000;
 
-/// What certificates of that name say; those of other names are not there.
+/// Returns the facts of certificates by name; others don't exist.
 fn certificate(certificate: &Path, key: &Path) -> Result<CertificateFacts, String> {
     let days = |days: i64| NOW_S + days * 24 * 60 * 60;
     let facts = |from, until| CertificateFacts {
@@ -114,12 +114,12 @@ fn certificate(certificate: &Path, key: &Path) -> Result<CertificateFacts, Strin
     }
 }
 
-/// The checked file, which has to be good.
+/// Returns a checked file that has to be valid.
 fn good(text: &str) -> Config {
     checked(text).unwrap_or_else(|report| panic!("{report}\nin\n{text}"))
 }
 
-/// A listener, so that the rest of a file is what a test is about.
+/// A listener, so that the rest of a file is under test.
 const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n";
 
 const FULL: &str = r#"
@@ -439,7 +439,7 @@ fn secrets_are_never_shown() {
 fn changes_are_told_apart_by_what_they_need() {
     let old = good(FULL);
     assert!(old.effective.changes(&good(FULL).effective).is_empty());
-    // The same values from other lines, and written in another way.
+    // The same values on other lines, and written differently.
     assert!(
         old.effective
             .changes(&good(&format!("# moved\n{FULL}").replace("\"1h\"", "\"60m\"")).effective)
@@ -560,7 +560,7 @@ fn the_control_socket_is_found_in_a_file_with_errors() {
     }
 }
 
-/// Files made of noise, and good files with noise in them: a report or a configuration, never a panic.
+/// Random files, and valid files with random changes: a report or a configuration, never a panic.
 #[test]
 fn no_file_makes_it_panic() {
     let mut random = fastrand::Rng::with_seed(2);

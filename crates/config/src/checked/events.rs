@@ -1,4 +1,4 @@
-//! `[events]`: who is told what happens to channels and users.
+//! Checks `[events]`, the webhooks about channel and user events.
 
 use veche_hub::Told;
 
@@ -10,7 +10,7 @@ use crate::types::{Events, Namespace};
 use crate::value::Value;
 
 impl Checker<'_> {
-    /// `None`: nobody.
+    /// Reads the section; `None` if it is not set.
     pub(super) fn events<'t>(
         &mut self,
         table: &Table,

@@ -1,4 +1,4 @@
-//! `[history]`: where what channels remember is kept.
+//! Checks `[history]`, the storage of channel history.
 
 use super::{Checker, text};
 use crate::raw::Table;
@@ -6,7 +6,7 @@ use crate::types::{Fsync, HistoryStore, Namespace};
 use crate::value::Value;
 
 impl Checker<'_> {
-    /// `None`: nowhere.
+    /// Reads the section; `None` if it is not set.
     pub(super) fn history(
         &mut self,
         table: &Table,

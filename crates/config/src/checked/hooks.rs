@@ -1,4 +1,4 @@
-//! `[hooks]`: URLs that can be asked, and something to ask about.
+//! Checks `[hooks]` and the `hooks` of routes.
 
 use veche_calls::SecretUrl;
 use veche_frontends::hooks::Kind;
@@ -14,14 +14,14 @@ use crate::types::{Handler, Namespace, Route};
 use crate::value::Value;
 
 impl Checker<'_> {
-    /// `None`: nobody is asked, or something is wrong with it.
+    /// Reads the section; `None` if no hook is set or it has a problem.
     pub(super) fn hooks<'t>(
         &mut self,
         table: &Table,
         namespaces: impl Iterator<Item = (&'t Table, &'t Option<Namespace>)>,
         routes: &[Option<Route>],
     ) -> Option<Hooks> {
-        // A route with a problem may be meant to have one.
+        // A route with a problem may be meant to have a hook.
         let mut all = routes.iter().map(Option::as_ref);
         let has_app = all.any(|route| route.is_none_or(is_decided_by_app));
         self.asked_of_channels(table, namespaces, has_app, routes);
@@ -29,7 +29,7 @@ impl Checker<'_> {
         let given: Vec<Kind> = kinds.filter(|kind| table.has(kind.name())).collect();
         let of_routes = urls_of_routes(routes);
         if given.is_empty() && of_routes.is_empty() {
-            // What clients' requests say an application gets to see too.
+            // An application also receives the headers of clients' requests.
             let meant: &[&str] = match has_app {
                 true => &["headers", "client_headers"],
                 false => &[],
@@ -104,7 +104,7 @@ impl Checker<'_> {
         })
     }
 
-    /// `hooks` of a route.
+    /// Reads `hooks` of a route.
     pub(super) fn route_hooks(&mut self, table: &Table) -> Option<RouteHooks> {
         let mut hooks = RouteHooks::default();
         let Some(Value::Pairs(pairs)) = table.value("hooks") else {
@@ -144,7 +144,7 @@ impl Checker<'_> {
         is_sound.then_some(hooks)
     }
 
-    /// Channels about which somebody is asked need somebody to ask, and the other way round.
+    /// Checks that channels with hooks have a hook to call, and the other way round.
     fn asked_of_channels<'t>(
         &mut self,
         table: &Table,
@@ -187,12 +187,12 @@ impl Checker<'_> {
     }
 }
 
-/// Whether an application may decide on what clients of that route ask.
+/// Returns whether an application may decide on commands of a route's clients.
 fn is_decided_by_app(route: &Route) -> bool {
     matches!(&route.handler, Handler::Session { app: Some(_), .. })
 }
 
-/// Whether clients' commands may be decided on.
+/// Returns whether a handler supports hooks.
 fn has_hooks(handler: &Handler) -> bool {
     matches!(handler, Handler::Session { protocol, .. } if protocol.takes("hooks"))
 }
@@ -212,7 +212,7 @@ fn urls_of_routes(routes: &[Option<Route>]) -> Vec<(Kind, &SecretUrl)> {
     urls
 }
 
-/// Those that mean nothing where nobody is asked.
+/// Directives that have no effect without a hook.
 const OPTIONS: [&str; 9] = [
     "timeout",
     "concurrency",

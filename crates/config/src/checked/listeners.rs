@@ -1,4 +1,4 @@
-//! `[[listen]]`: addresses that don't collide, and the risks of who can reach them.
+//! Checks `[[listen]]`: addresses that don't collide, and the risks of exposed listeners.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,36 +13,36 @@ use crate::raw::Table;
 use crate::types::{CertificateFrom, Listener, Role};
 use crate::value::Value;
 
-/// Who may do what on a listener that is not on loopback.
+/// A risk of a listener on another address than loopback.
 #[derive(Clone, Copy)]
 struct Risk {
     is_plain: bool,
-    /// Nobody has to show a certificate.
+    /// The risk applies only if no client certificate is required.
     is_for_anybody: bool,
     has_keys: bool,
 }
 
-/// One `[[listen]]`, as far as it could be read.
+/// A `[[listen]]` section, as far as it is valid.
 pub(super) struct Checked {
     pub(super) name: Option<String>,
-    /// `None`: the role itself was no good.
+    /// `None` if the role is invalid.
     pub(super) role: Option<Role>,
     pub(super) address: Option<SocketAddr>,
-    /// Whether clients may show certificates there.
+    /// Whether clients may present certificates.
     pub(super) has_client_ca: bool,
     pub(super) reach: Reach,
-    /// `None`: it has a problem.
+    /// `None` if the listener has a problem.
     pub(super) listener: Option<Listener>,
 }
 
-/// Who can read what clients send there.
+/// Who can read clients' data in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// Nobody: TLS, or this machine only.
+    /// Nobody else: TLS, or this machine only.
     Sealed,
-    /// Those between a proxy, which may have TLS, and this machine.
+    /// Hosts between this machine and a proxy, which may terminate TLS.
     Proxied,
-    /// Everybody on the way.
+    /// Every host on the path.
     Open,
 }
 
@@ -149,7 +149,7 @@ impl Checker<'_> {
         } else if !listed.is_empty() {
             Hosts::Listed(listed)
         } else if address?.ip().to_canonical().is_loopback() && !proxy_protocol {
-            // No page can make a browser send a header of the PROXY protocol.
+            // Web pages can't make a browser send a PROXY protocol header.
             Hosts::Loopback
         } else {
             Hosts::Any
@@ -174,7 +174,7 @@ impl Checker<'_> {
             self.problems.add(at, message);
             return None;
         };
-        // With port 0 each gets a port of its own.
+        // With port 0 each gets its own port.
         if address.port() != 0 && before.iter().any(|other| other.address == Some(address)) {
             self.problems.add(
                 at,
@@ -214,7 +214,7 @@ impl Checker<'_> {
         Some(name)
     }
 
-    /// Says what a listener on other than loopback means for its role.
+    /// Warns of a listener on another address than loopback, by its role.
     fn exposed(&mut self, table: &Table, role: Role, address: SocketAddr, risk: Risk) {
         let at = table.value_at("address");
         match role {
@@ -253,7 +253,7 @@ fn role_of(word: &str) -> Role {
     }
 }
 
-/// What was probably meant, where that is plain.
+/// Returns the address that was probably meant.
 fn nearest_address(text: &str) -> String {
     let meant = if text.parse::<u16>().is_ok() {
         format!("127.0.0.1:{text}")

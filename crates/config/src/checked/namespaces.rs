@@ -1,4 +1,4 @@
-//! `[[namespace]]`: what channels remember, and what clients may do with them.
+//! Checks `[[namespace]]`: history and client permissions of channels.
 
 use veche_hub::{
     Access, Differences, Pattern, Publishing, Reading, Recovery, Subscribing, Told, USERS,
@@ -10,7 +10,7 @@ use crate::types::{History, Limits, Namespace};
 use crate::value::Value;
 
 impl Checker<'_> {
-    /// `None` for those with a problem.
+    /// Reads the namespaces; `None` for those with a problem.
     pub(super) fn namespaces<'t>(
         &mut self,
         tables: impl Iterator<Item = &'t Table>,
@@ -21,7 +21,7 @@ impl Checker<'_> {
             .collect()
     }
 
-    /// The names of those whose channels can be heard together.
+    /// Returns the names of the namespaces with wildcard subscriptions.
     pub(super) fn wildcards<'t>(tables: impl Iterator<Item = &'t Table>) -> Vec<String> {
         let has = |table: &&Table| matches!(table.value("wildcard"), Some(Value::Flag(true)));
         let names = tables
@@ -33,7 +33,7 @@ impl Checker<'_> {
         names.collect()
     }
 
-    /// What namespaces have for themselves is a part of what all channels may remember.
+    /// Checks that the history budgets of namespaces fit into that of all channels.
     pub(super) fn budgets<'t>(
         &mut self,
         limits: &Limits,
@@ -184,7 +184,7 @@ fn reading(table: &Table, name: &str) -> Reading {
     }
 }
 
-/// Whether two names stand for the same channels.
+/// Returns whether two names match the same channels.
 fn is_same(one: &str, other: &str) -> bool {
     match (Pattern::new(one), Pattern::new(other)) {
         (Ok(one), Ok(other)) => one.is_same(&other),

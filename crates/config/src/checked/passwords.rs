@@ -1,4 +1,4 @@
-//! `[pam]`, and the routes whose clients send passwords: on listeners where nobody can read them, and with a PAM to ask.
+//! Checks `[pam]`, and the routes with passwords: transported securely, and with a usable PAM service.
 
 use veche_pam::Service;
 
@@ -11,7 +11,7 @@ use crate::raw::Table;
 use crate::types::Route;
 
 impl Checker<'_> {
-    /// How passwords are judged.
+    /// Reads `[pam]`.
     pub(super) fn pam(&mut self, table: &Table) -> Option<Pam> {
         let realm = text(table, "realm").expect("has a default");
         let fits = |c: char| (c == ' ' || c.is_ascii_graphic()) && c != '"' && c != '\\';
@@ -33,7 +33,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Routes that ask PAM.
+    /// Checks the routes that use PAM.
     pub(super) fn passwords<'t>(
         &mut self,
         routes: impl Iterator<Item = (&'t Table, &'t Option<Route>)>,
@@ -63,7 +63,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Passwords go along with every request, as good as in plain text.
+    /// Reports plain-text transport of passwords, which are sent with every request.
     fn readable(&mut self, table: &Table, identity: &Identity, route: &Route, all: &[Checked]) {
         let at = table.value_at("identity");
         let reached = |reach: Reach| {

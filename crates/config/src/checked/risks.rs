@@ -1,4 +1,4 @@
-//! What is allowed, and dangerous together: told as warnings.
+//! Warnings about settings that are allowed but dangerous in combination.
 
 use veche_frontends::identity::token::Place;
 use veche_terminal::format_duration;
@@ -10,7 +10,7 @@ use crate::raw::Table;
 use crate::types::{Admin, Api, Limits, Role, Route};
 
 impl Checker<'_> {
-    /// Pages of any site may connect, and the browser itself shows who its user is.
+    /// Pages of any origin may connect, while browsers send credentials on their own.
     pub(super) fn ambient<'t>(
         &mut self,
         routes: impl Iterator<Item = (&'t Table, &'t Option<Route>)>,
@@ -45,7 +45,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The handshake is over before the back end has to answer.
+    /// The handshake times out before the hook's own timeout.
     pub(super) fn slow_hook(
         &mut self,
         table: &Table,
@@ -68,7 +68,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Who has been given the one has the other.
+    /// A key opens both the API and the admin page.
     pub(super) fn shared_key(&mut self, table: &Table, admin: &Admin, api: &Api) {
         if let Some(item) = admin.keys.iter().position(|key| api.keys.contains(key)) {
             self.warn(
@@ -78,7 +78,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Anything on this machine may call, unless it has to show a certificate.
+    /// Any process on this machine may call the API, unless it needs a certificate.
     pub(super) fn keyless<'t>(
         &mut self,
         tables: impl Iterator<Item = &'t Table>,

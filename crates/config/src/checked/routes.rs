@@ -1,4 +1,4 @@
-//! `[[route]]`: what each handler needs, which listeners have it, and that no two routes claim the same.
+//! Checks `[[route]]`: the requirements of each handler, the listeners, and conflicts between routes.
 
 use veche_calls::masked;
 use veche_frontends::identity::token::Anonymous;
@@ -17,19 +17,20 @@ use crate::raw::Table;
 use crate::types::{Compression, Handler, Role, Route, StaticRoot, WebSocket, listeners_called};
 use crate::value::Value;
 
-/// What a route would serve. Known of routes with a problem elsewhere too, so that one in another's way is told at once.
+/// The requests that a route claims. Recorded for routes with other problems too, so that conflicts are reported at
+/// once.
 struct Claim {
     index: usize,
     path: RoutePath,
     methods: MethodSet,
     listen: String,
-    /// None of them where `listen` names none that is any good.
+    /// Empty if `listen` names no valid listener.
     listeners: Vec<usize>,
 }
 
-/// What internal listeners serve by themselves, beside `/api/` and `/admin/`.
+/// Paths that internal listeners serve themselves, besides `/api/` and `/admin/`.
 const RESERVED: [&str; 2] = ["health", "metrics"];
-/// What `root` calls the things inside the binary.
+/// Values of `root` for files built into the binary.
 const BUILTIN: [&str; 1] = ["builtin:demo"];
 
 impl Checker<'_> {
@@ -113,7 +114,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Directives that this handler has no use for.
+    /// Reports directives that have no effect with a handler.
     fn foreign(&mut self, table: &Table, handler: &str) {
         for directive in table.section.directives() {
             let name = directive.name;
@@ -138,7 +139,7 @@ impl Checker<'_> {
         listeners: &[Checked],
     ) -> Option<Vec<usize>> {
         if listeners.is_empty() {
-            // That is told by itself, or what is wrong with their headers is.
+            // Reported elsewhere, or their headers are.
             return None;
         }
         let at = table.value_at("listen");
@@ -199,7 +200,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Of an unknown handler (`None`) every method is taken as served, and GET as what it serves unasked: all do.
+    /// Returns the methods. An unknown handler (`None`) is assumed to serve every method, and GET by default as all do.
     fn methods(&mut self, table: &Table, handler: Option<&str>) -> Option<MethodSet> {
         let serves = MethodSet::of(match handler {
             Some("static") => &["GET", "HEAD"],
@@ -270,7 +271,7 @@ impl Checker<'_> {
         })
     }
 
-    /// A route of a client protocol, with the options that mean something to it.
+    /// Reads a route of a client protocol, with the protocol's options.
     fn session(
         &mut self,
         table: &Table,
@@ -405,7 +406,7 @@ impl Checker<'_> {
         Some(identity)
     }
 
-    /// Who shall be known by a certificate has to be able to show one.
+    /// Checks that a route with certificate identity is on a listener that accepts certificates.
     fn certified(
         &mut self,
         table: &Table,
@@ -458,7 +459,7 @@ impl Checker<'_> {
 
     fn collisions(&mut self, table: &Table, claim: &Claim, before: &[Claim]) {
         for other in before {
-            // The same words name the same listeners, even where it is not known yet which.
+            // The same name refers to the same listeners, even if they are not known yet.
             let shares_listener = claim.listen == other.listen
                 || claim
                     .listeners

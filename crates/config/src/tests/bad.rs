@@ -1,8 +1,8 @@
-//! Bad files and exactly what is said about them.
+//! Invalid files and their exact messages.
 
 use super::{LISTEN, checked};
 
-/// `text` gets exactly these lines, each without the file's name in front.
+/// Asserts that `text` produces exactly these lines, without the file's name.
 pub(super) fn says(text: &str, expected: &[&str]) {
     let report = checked(text)
         .map(|config| config.warnings)
@@ -15,7 +15,7 @@ pub(super) fn says(text: &str, expected: &[&str]) {
     assert_eq!(found, expected, "\n{text}");
 }
 
-/// The same for a file that starts with a good listener in its lines 1 and 2.
+/// Does the same for a file that starts with a valid listener in lines 1 and 2.
 pub(super) fn says_after_listen(text: &str, expected: &[&str]) {
     says(&format!("{LISTEN}{text}"), expected);
 }
@@ -427,7 +427,7 @@ fn routes_against_each_other() {
         &["7:8: path: \"/room/:name\" is taken for GET by route 1 (\"/room/:id\")"],
     );
     assert!(checked(&two("/a", "/a/*")).is_ok());
-    // Beside other problems, of either route, of its listener and of the rest.
+    // Together with other problems of either route, of the listener and of the rest.
     let other_problems = "\
         [[listen]]\naddress = \"127.0.0.1\"\nrole = \"pubic\"\n\
         [[route]]\npath = \"/a\"\nhandler = \"static\"\nroot = \"/nowhere\"\n\
@@ -504,7 +504,7 @@ fn server_and_api() {
     );
 }
 
-/// Whoever wrote a name a letter off meant it: nothing is said about it being missing too.
+/// A misspelt name is not also reported as missing.
 #[test]
 fn a_misspelt_name_is_one_problem() {
     let exposed = "\
@@ -600,7 +600,7 @@ fn apps() {
             "11:1: options: beside \"app\" it stands in [[app]]",
         ],
     );
-    // What is wrong with an app is said once, and not again by who asks for it.
+    // A problem of an app is reported once, and not again by what refers to it.
     led(
         "[[app]]\nscript = \"nowhere.lua\"\n",
         "app = \"chat\"",
@@ -636,7 +636,7 @@ fn apps() {
             "12:10: memory: route 1 runs the same script with another; write [[app]] twice to have it run twice",
         ],
     );
-    // A path, as of any route, is taken once for each method.
+    // A path, like that of any route, is claimed once for each method.
     led(
         app,
         "app = \"chat\"\n[[route]]\npath = \"/\"\nhandler = \"echo\"",

@@ -1,4 +1,4 @@
-//! `[history]`: where what channels remember is kept.
+//! Tests of `[history]`: where the history of channels is kept.
 
 use std::path::PathBuf;
 use std::time::Duration;

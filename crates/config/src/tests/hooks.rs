@@ -1,4 +1,4 @@
-//! `[hooks]`: who decides on clients' commands.
+//! Tests of `[hooks]`: which hooks handle which commands of clients.
 
 use std::time::Duration;
 
