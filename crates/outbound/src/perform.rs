@@ -1,4 +1,4 @@
-//! Who performs which call.
+//! Assigns calls to their clients.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -13,7 +13,7 @@ use veche_tls::Trusts;
 use crate::metrics::{Client, Metrics};
 use crate::{http, mysql, password, redis, resolve};
 
-/// What calls share: pools and clients, by what they lead to.
+/// Pools and clients, shared by calls with the same settings.
 #[derive(Debug)]
 pub(crate) struct Clients {
     pub(crate) metrics: Metrics,
@@ -23,7 +23,7 @@ pub(crate) struct Clients {
     password: password::Hasher,
 }
 
-/// Clients by their servers.
+/// Clients by server.
 type Known<K, C> = Mutex<HashMap<Arc<K>, Arc<C>>>;
 
 impl Default for Clients {
@@ -59,14 +59,14 @@ impl Clients {
     }
 }
 
-/// The client for a server, made when it is first asked for.
+/// Returns the client of a server, creating it on first use.
 fn find<K: Eq + Hash, C>(known: &Known<K, C>, server: &Arc<K>, make: impl FnOnce() -> C) -> Arc<C> {
     let mut known = known.lock();
     let place = known.entry(Arc::clone(server));
     Arc::clone(place.or_insert_with(|| Arc::new(make())))
 }
 
-/// Performs one.
+/// Performs one call.
 pub(crate) async fn perform(clients: &Clients, call: Call) -> Outcome {
     let (client, outcome) = match call {
         Call::Resolve(resolve) => (Client::Resolve, resolve::perform(resolve).await),

@@ -1,9 +1,9 @@
-//! Loading the config anew: checked here first, then put in force by the server process, or refused.
+//! Reloads the configuration: checked here, then applied by the server process, or rejected.
 //!
-//! The file is read once. The server process gets the very text that was checked, so that both sides have the
-//! same config whatever happens to the file meanwhile; it is in force here when the server process says so. One that
-//! the server process reads too late is refused there; one that it has begun in time and answers late is in force on both
-//! sides, and the log says so.
+//! The file is read once. The server process gets the text that was checked, so that both have the same configuration
+//! even if the file changes; it is in force here when the server process confirms it. If the server process reads it
+//! too late, it is rejected there; if it started in time and answers late, it is in force on both sides, which is
+//! logged.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use veche_clock::{monotonic_ms, now};
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::reload";
 
-/// Within this time the server process has to begin to put a config in force; a client waits no longer for the answer.
+/// The time within which the server process has to start applying a configuration; the client waits no longer.
 const RELOAD_WAIT: Duration = Duration::from_secs(10);
 
-/// A config and the text that it was read from.
+/// A configuration and its text.
 #[derive(Clone)]
 pub(super) struct Loaded {
     pub(super) config: Arc<Config>,
@@ -40,21 +40,21 @@ impl Loaded {
         Ok(Self { config, text })
     }
 
-    /// A text that a server process has found good.
+    /// Parses a text that a server process has accepted.
     pub(super) fn of(path: &Path, text: String) -> Result<Self, Report> {
         let config = Arc::new(config::parse_again(path, &text)?);
         Ok(Self { config, text })
     }
 }
 
-/// A config that the server process was asked to put in force.
+/// A configuration that the server process was asked to apply.
 pub(super) struct PendingReload {
     id: u64,
     loaded: Loaded,
     output: Output,
     changed: Vec<String>,
     kept: Vec<String>,
-    /// The client of the control socket that waits for the outcome.
+    /// The client of the control socket that waits for the result.
     client: Option<u64>,
     /// When it is given up; `None` once it is.
     pub(super) deadline: Option<Instant>,
@@ -67,7 +67,7 @@ pub(super) fn log_warnings(config: &Config) {
 }
 
 impl Supervisor {
-    /// Loads the config anew; `client` gets the outcome, as the log does.
+    /// Reloads the configuration; `client` gets the result, which is also logged.
     pub(super) fn reload(&mut self, client: Option<u64>) {
         if self.was_ready {
             self.notifier.reloading();
@@ -129,7 +129,7 @@ impl Supervisor {
             deadline,
         };
         let Some(server) = &mut self.server else {
-            // The next one starts with it.
+            // The next process starts with it.
             self.put_in_force(pending);
             return Ok(());
         };
@@ -140,7 +140,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// The server process's answer.
+    /// Handles the server process's answer.
     pub(super) fn reloaded(&mut self, id: u64, error: Option<String>) {
         let Some(place) = self.reloads.iter().position(|reload| reload.id == id) else {
             return;
@@ -201,7 +201,7 @@ impl Supervisor {
         self.tell(client, Err(why));
     }
 
-    /// To whoever develops, on their page.
+    /// Shows an error on the developer's pages.
     fn show(&mut self, why: &str) {
         let why = why.to_owned();
         if self.dev
@@ -213,7 +213,7 @@ impl Supervisor {
     }
 
     fn tell(&mut self, client: Option<u64>, outcome: Result<serde_json::Value, String>) {
-        // Before there was a server at all, `READY=1` would mean that there is one.
+        // Before any server was ready, `READY=1` would be wrong.
         if self.was_ready && self.stopping.is_none() {
             self.notifier.ready();
         }
@@ -222,8 +222,8 @@ impl Supervisor {
         }
     }
 
-    /// The server process died with these: the next one starts with the old config, since the new one may be
-    /// what killed it.
+    /// Drops reloads that a dead server process had not confirmed: the next one starts with the old configuration,
+    /// since the new one may have killed it.
     pub(super) fn forget_reloads(&mut self) {
         for pending in std::mem::take(&mut self.reloads) {
             self.refuse(pending.client, "the server process died over it".to_owned());

@@ -1,5 +1,5 @@
-//! `veche status`: what the supervisor knows, and what the server process says of itself if it does so soon. And `veche
-//! dump`, which it hands on to the server process without another look.
+//! `veche status`: the supervisor's state, and that of the server process if it answers soon. Also passes `veche dump`
+//! and `veche log` on to the server process.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use super::server::Server;
 use crate::message::ToServer;
 use veche_clock::now;
 
-/// How long the server process may take to answer: a person waits.
+/// The time limit for the server process's answer, since a person waits.
 const REPORT_WAIT: Duration = Duration::from_millis(500);
 
 /// A client that waits for the server process's part.
@@ -39,7 +39,7 @@ impl Supervisor {
         }
     }
 
-    /// Hands a client's wish, and what is to be written to for it, on to the server process.
+    /// Passes a client's request and its descriptor on to the server process.
     pub(super) fn hand_on(
         &mut self,
         wanted: Option<ToServer>,
@@ -63,7 +63,7 @@ impl Supervisor {
         }
     }
 
-    /// The server process's answer; too late, it has no one to go to.
+    /// Handles the server process's answer; a late one is dropped.
     pub(super) fn answer_status(&mut self, id: u64, report: Result<Value, String>) {
         if let Some(place) = self.statuses.iter().position(|status| status.id == id) {
             let pending = self.statuses.swap_remove(place);
@@ -71,7 +71,7 @@ impl Supervisor {
         }
     }
 
-    /// The server process has gone: nobody answers these.
+    /// Answers waiting clients, since the server process is gone.
     pub(super) fn forget_questions(&mut self, why: &str) {
         for pending in std::mem::take(&mut self.statuses) {
             self.send_status(pending.client, Err(why.to_owned()));
