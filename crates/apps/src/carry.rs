@@ -262,7 +262,7 @@ impl Here {
         let since = place.and_then(|place| place.since);
         let tells = shared.ports.outboxes.tells_positions(who);
         if since.is_some() && !tells {
-            let why = "since: this route tells its clients no positions (positions = true)";
+            let why = "since: this route sends its clients no positions (positions = true)";
             return Err(why.to_owned());
         }
         let ticket = self.tickets.issue_for_place(who, channel, token, place);

@@ -101,7 +101,7 @@ impl Here {
             if crowd >= WAITING_MAX && self.questions.warnings.is_due(now_ms) {
                 let app = self.app_name(app);
                 let kind = question.kind.name();
-                warn!(target: LOG, app, kind, "{crowd} questions of clients wait: more are not asked");
+                warn!(target: LOG, app, kind, "{crowd} hook calls are pending: refusing more");
             }
             let verdicts = &mut shared.ports.verdicts;
             return verdicts.push_back((session, id, Verdict::Failed));

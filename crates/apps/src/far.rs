@@ -95,7 +95,7 @@ impl Far {
                 tracing::warn!(
                     target: "veche::apps::far",
                     worker,
-                    "messages to connections of a worker that lags are dropped"
+                    "dropped messages to connections of a worker that is too slow"
                 );
             }
             return;

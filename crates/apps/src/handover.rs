@@ -95,7 +95,7 @@ impl Here {
         };
         let volume = Arc::clone(&app.volume);
         let (name, memory) = (volume.name(), app.runtime.memory_bytes());
-        error!(target: LOG, app = name, worker, memory, "its VM took far more memory than it may: another one takes over");
+        error!(target: LOG, app = name, worker, memory, "its VM exceeded its memory limit by far: replacing it");
         let is_service = app.life.is_some();
         let result = app.runtime.restart(&volume.program);
         self.carry_out(id, None, shared);
@@ -115,7 +115,7 @@ impl Here {
         let Some(app) = self.app(id).filter(|app| app.exit.is_none()) else {
             return;
         };
-        info!(target: LOG, app = app.volume.name(), worker, "no more in the configuration: it ends");
+        info!(target: LOG, app = app.volume.name(), worker, "removed from the configuration: ending");
         app.stop(shared.now);
         app.life = None;
         app.exit = Some(Exit {
@@ -153,7 +153,7 @@ impl Here {
     pub(super) fn retire(&mut self, id: AppId, shared: &mut Shared) {
         let Some(app) = self.app(id) else { return };
         for tasks in app.runtime.retire(shared.now) {
-            warn!(target: LOG, app = app.volume.name(), tasks, "coroutines of older code are ended");
+            warn!(target: LOG, app = app.volume.name(), tasks, "ended coroutines of older code");
         }
     }
 

@@ -152,7 +152,7 @@ impl Here {
             self.run(id, None, shared, |app, _| {
                 if app.is_busy() {
                     let (name, tasks) = (app.volume.name(), app.runtime.tasks());
-                    warn!(target: LOG, app = name, tasks, "the service does not stop: it is ended");
+                    warn!(target: LOG, app = name, tasks, "the service did not stop in time: ending it");
                 }
                 app.runtime.abort();
             });

@@ -454,7 +454,7 @@ impl Checker<'_> {
                 SecretSource::Here(_) if (self.world.is_for_everybody)(self.file) => {
                     let file = shown(self.file);
                     let why = format!(
-                        "{name}: every user of this machine may read what stands in {file}; chmod o= {file}, or take it from a file of its own"
+                        "{name}: every user of this machine can read {file}; chmod o= {file}, or move the secret to a separate file"
                     );
                     self.warn(at, why);
                     None

@@ -396,7 +396,7 @@ impl Identity {
                 let found = Field::WORDS.into_iter().find(|(_, other)| *other == word);
                 return match found {
                     Some((field, _)) => Ok(Self::Certificate(field)),
-                    None => Err("of a certificate there are \"mtls:cn\", \"mtls:email\", \"mtls:dns\" and \"mtls:uri\"".to_owned()),
+                    None => Err("a certificate has \"mtls:cn\", \"mtls:email\", \"mtls:dns\" and \"mtls:uri\"".to_owned()),
                 };
             }
             Some(("http" | "https", url)) if url.starts_with("//") => {
@@ -471,7 +471,7 @@ const NOT_PASSED_ON: [&str; 11] = [
 pub(crate) fn parse_header_name(text: &str) -> Result<String, String> {
     let name = text.to_ascii_lowercase();
     if !is_token(&name) {
-        return Err("it is no name of a header".to_owned());
+        return Err("not a header name".to_owned());
     }
     if NOT_PASSED_ON.contains(&name.as_str()) || name.starts_with("x-original-") {
         return Err("this header is never passed on".to_owned());

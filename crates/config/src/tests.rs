@@ -531,9 +531,9 @@ keys = ["short"]
     let config = good(text);
     let shown: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
     let expected = [
-        "/etc/veche/veche.toml:5:11: address: the internal listener on 0.0.0.0:8081 is not loopback: whoever reaches it reads /health and /metrics, and the API keys cross the network as plain text",
-        "/etc/veche/veche.toml:8:11: address: the push listener on [::]:8082 is not loopback and asks for no key: whoever reaches it can push to every user",
-        "/etc/veche/veche.toml:13:12: identity: \"query:user\" believes whatever the client says: for demos and trusted networks",
+        "/etc/veche/veche.toml:5:11: address: the internal listener on 0.0.0.0:8081 is not loopback: every client that reaches it can read /health and /metrics, and the API keys cross the network as plain text",
+        "/etc/veche/veche.toml:8:11: address: the push listener on [::]:8082 is not loopback and requires no key: every client that reaches it can push to every user",
+        "/etc/veche/veche.toml:13:12: identity: \"query:user\" accepts any user name that the client sends: for demos and trusted networks only",
         "/etc/veche/veche.toml:14:1: [[route]] with neither identity nor channels: nothing can ever be pushed to its clients",
         "/etc/veche/veche.toml:21:1: [[app]] \"idle\": no route leads to it",
         "/etc/veche/veche.toml:25:9: keys: a key of less than 16 characters can be guessed",

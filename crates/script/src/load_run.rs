@@ -77,7 +77,7 @@ impl Vm {
         match has_session.get() {
             true => Ok(vm),
             false => Err(LoadError::Script(
-                "the script calls no bench.user: it plays no users".to_owned(),
+                "the script calls no bench.user, so there are no users to simulate".to_owned(),
             )),
         }
     }

@@ -99,8 +99,7 @@ fn who_goes_on_waiting_is_stopped() {
     bench.text(ANN, "again");
     bench.close(ANN);
     let told = told(&mut bench);
-    let stopped =
-        "Error: a handler went on waiting after its connection was closed, and was stopped";
+    let stopped = "Error: a handler kept waiting after its connection was closed and was stopped";
     let stops = told.iter().filter(|line| *line == stopped).count();
     assert_eq!(stops, 2, "{told:?}");
     assert_eq!(told.last().map(String::as_str), Some("close\t128"));

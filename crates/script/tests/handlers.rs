@@ -474,7 +474,7 @@ fn scripts_that_do_not_load() {
             "can't wait while the script is loaded",
         ),
         ("require 'nothing' return {}", "module 'nothing' not found"),
-        ("require '../x' return {}", "no name of a module"),
+        ("require '../x' return {}", "not a module name"),
         ("while true do end", "ran too long"),
         ("return load(string.char(27) .. 'LJ')()", ""),
     ] {

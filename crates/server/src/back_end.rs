@@ -36,23 +36,23 @@ impl BackEnd {
             Io::Uring => match Uring::probe() {
                 Ok(_) => Ok((Self::Uring, ASKED.to_owned())),
                 Err(error) => Err(format!(
-                    "server.io: \"io_uring\" can't be had here: {}; \"auto\" and \"epoll\" work everywhere",
+                    "server.io: \"io_uring\" is not available here: {}; \"auto\" and \"epoll\" work everywhere",
                     why_not(&error)
                 )),
             },
             Io::Auto => Ok(match Uring::probe() {
                 Ok(true) => (
                     Self::Uring,
-                    "io_uring can be had, and costs less than epoll or about the same".to_owned(),
+                    "io_uring is available and costs less CPU than epoll or about the same".to_owned(),
                 ),
                 Ok(false) => (
                     Self::Epoll,
-                    "io_uring can be had, but before Linux 6.12 costs more than epoll where much comes at once"
+                    "io_uring is available, but costs more CPU than epoll under load before Linux 6.12"
                         .to_owned(),
                 ),
                 Err(error) => (
                     Self::Epoll,
-                    format!("io_uring can't be had: {}", why_not(&error)),
+                    format!("io_uring is not available: {}", why_not(&error)),
                 ),
             }),
         }

@@ -110,7 +110,7 @@ impl Blocks {
         let table = log.read().map_err(failed)?;
         if log.holes > 0 {
             let (path, lines) = (path.display(), log.holes);
-            warn!(%path, lines, "[api] blocks: a power cut has left lines that can't be read");
+            warn!(%path, lines, "[api] blocks: skipped lines that are damaged, probably by a power failure");
         }
         if log.known == (0, 0) || log.holes > 0 {
             waited_for(log.make_anew(&table)).map_err(failed)?;

@@ -54,7 +54,7 @@ impl Dumps {
     pub(crate) fn begin(&self, store: &Arc<Store>, wanted: DumpRequest, to: OwnedFd) {
         let place = Place(Arc::clone(&self.0));
         if self.0.fetch_add(1, Ordering::Relaxed) >= DUMPS_MAX {
-            let why = format!("{DUMPS_MAX} dumps are going on: wait for one of them to end");
+            let why = format!("{DUMPS_MAX} dumps are running: wait until one of them ends");
             return refuse(&to, why);
         }
         let store = Arc::clone(store);

@@ -106,7 +106,11 @@ impl Memory {
             return;
         }
         if is_short {
-            tracing::warn!(used, limit, "memory_limit is reached: no new work is begun");
+            tracing::warn!(
+                used,
+                limit,
+                "memory_limit is reached: no new work is accepted"
+            );
         } else {
             tracing::info!(used, limit, "below memory_limit again");
         }

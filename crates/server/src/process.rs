@@ -35,7 +35,7 @@ impl Program for ServerProcess {
 
     fn log_confined(&self) {
         if let Some(error) = &self.keeps_memory {
-            warn!(error, "unused memory is given back late");
+            warn!(error, "unused memory is returned to the system late");
         }
         if let Some(confined) = &self.confined {
             info!(enforced = %confined, missing = confined.missing(), "sandbox");
@@ -50,7 +50,7 @@ impl Program for ServerProcess {
         {
             warn!(
                 port,
-                "server.sandbox: what is named on another port is out of reach until a restart"
+                "server.sandbox: back ends on other ports can't be reached until a restart"
             );
         }
     }

@@ -328,7 +328,7 @@ impl Sealed {
             self.seen = stamps;
             return false;
         }
-        debug!(listener = self.label, "files of TLS have changed");
+        debug!(listener = self.label, "TLS files have changed");
         match self.read() {
             Ok(()) => {
                 info!(listener = self.label, "new certificates are in use");
@@ -339,7 +339,7 @@ impl Sealed {
             Err(why) => {
                 error!(
                     listener = self.label,
-                    "files of TLS have changed and are no good, the old certificates stay: {why}"
+                    "TLS files have changed but are invalid, the old certificates stay in use: {why}"
                 );
                 false
             }

@@ -263,7 +263,7 @@ impl Server {
     fn look_at_blocks(&self) -> Option<Instant> {
         let (next, result) = self.common.blocks.look(unix_now_ms() / 1000)?;
         if let Err(error) = result {
-            let what = "[api] blocks: what another process has written is not known";
+            let what = "[api] blocks: can't read what another process has written";
             self.common.warn_rarely(|| tracing::warn!(%error, "{what}"));
         }
         Some(next)
@@ -273,7 +273,7 @@ impl Server {
         let mut mailbox = self.mailbox.lock();
         for worker in 0..self.workers {
             if mailbox.post(worker, Class::Control, letter()).is_err() {
-                warn!(worker, "a worker does not take orders");
+                warn!(worker, "a worker does not process commands");
             }
         }
         mailbox.flush();
@@ -361,7 +361,10 @@ impl ServerControl for Server {
     fn cut_off(&self) {
         let connections = self.common.connections();
         if connections > 0 {
-            warn!(connections, "the time to drain is over: cut off");
+            warn!(
+                connections,
+                "drain time is over: closing the remaining connections"
+            );
         }
         self.tell(|| Letter::CutOff);
     }

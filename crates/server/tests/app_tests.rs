@@ -315,11 +315,11 @@ fn each_expectation_fails_in_its_own_words() {
         ),
         (
             "veche.channel():receive()",
-            "the test waits for something that nothing will bring about\n",
+            "the test waits for something that will never happen\n",
         ),
         (
             "local ann = test.connect('/w') ann:send('spin') test.advance(1)",
-            "the application does not come to rest: something goes on and on without time passing\n",
+            "the application never becomes idle: it keeps working without time passing\n",
         ),
     ] {
         let told = failure(body);

@@ -475,7 +475,7 @@ fn status_and_reload() {
     let (code, _, err) = folder.run(&["status"]);
     assert_eq!(
         (code, err.as_str()),
-        (4, "veche: the server refused and did not say why\n")
+        (4, "veche: the server refused without a reason\n")
     );
     let requests = server.join().unwrap();
     assert_eq!(requests[0], json!({"version": 1, "command": "status"}));
@@ -493,7 +493,7 @@ fn stop_waits_until_the_process_is_gone() {
     let server = supervisor(&folder, vec![status.clone(), ok.clone(), status, ok]);
     let (code, out, err) = folder.run(&["stop", "--timeout", "300ms"]);
     assert_eq!((code, out.as_str()), (6, ""));
-    assert!(err.contains("is still there"), "{err}");
+    assert!(err.contains("is still running"), "{err}");
     let stop = folder
         .veche(&["stop", "--now"])
         .stdout(Stdio::piped())

@@ -114,13 +114,13 @@ impl Client {
             }
             Ok(request) => {
                 self.refuse(&format!(
-                    "version {} is not known here, {VERSION} is",
+                    "version {} is not supported, only {VERSION}",
                     request.version
                 ));
                 None
             }
             Err(error) => {
-                self.refuse(&format!("the request makes no sense: {error}"));
+                self.refuse(&format!("invalid request: {error}"));
                 None
             }
         }

@@ -81,7 +81,7 @@ impl Clients {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    warn!(target: TARGET, %error, "the control socket takes nobody for a moment");
+                    warn!(target: TARGET, %error, "the control socket temporarily accepts no connections");
                     self.paused_until = Some(now + ACCEPT_PAUSE);
                 }
             }
@@ -142,7 +142,7 @@ impl Supervisor {
                 Command::Upgrade => self.begin_upgrade(Kind::Upgrade, Some(client)),
                 Command::Restart => self.begin_upgrade(Kind::Restart, Some(client)),
                 Command::Stop => {
-                    tracing::info!(target: TARGET, at_once = request.now, "told to stop on the control socket");
+                    tracing::info!(target: TARGET, at_once = request.now, "stop requested on the control socket");
                     self.clients.answer(client, Ok(serde_json::json!({})));
                     self.clients.stay(client);
                     self.stop(request.now);

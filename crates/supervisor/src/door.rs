@@ -32,7 +32,7 @@ pub enum DoorError {
     #[error("already running with this config: it answers on {}; see `veche status`", .0.display())]
     Answered(PathBuf),
     /// Another kind of file has its name.
-    #[error("{} is there and is no socket: remove it or set another server.control", .0.display())]
+    #[error("{} exists and is not a socket: remove it or set another server.control", .0.display())]
     NoSocket(PathBuf),
     /// The lock could not be taken.
     #[error("can't claim the control socket: {} holds the lock {} for more than {} s; end it, or remove the file", of_process(*.pid), path.display(), LOCK_WAIT.as_secs())]

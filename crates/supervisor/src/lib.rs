@@ -118,10 +118,10 @@ pub enum ServeError {
     #[error("{0}")]
     Server(String),
     /// The handover from the previous program failed.
-    #[error("can't take over from the program before: {0}")]
+    #[error("can't take over from the previous program: {0}")]
     Handover(io::Error),
     /// An error of the system.
-    #[error("the supervisor can't go on: {0}")]
+    #[error("the supervisor can't continue: {0}")]
     Io(#[from] io::Error),
 }
 
@@ -220,10 +220,10 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError
         version = env!("CARGO_PKG_VERSION"),
         pid = std::process::id(),
         server = server.pid(),
-        "upgraded: the supervisor goes on"
+        "upgraded: the supervisor continues"
     );
     if let Err(error) = moved {
-        warn!(target: TARGET, "the control socket stays where it is: {error}");
+        warn!(target: TARGET, "the control socket is not moved: {error}");
     }
     reload::log_warnings(&loaded.config);
     let mut remarks = Vec::new();
@@ -470,7 +470,7 @@ impl Supervisor {
                 self.stop(at_once);
             }
             SIGHUP => {
-                info!(target: TARGET, "SIGHUP: loading the config anew");
+                info!(target: TARGET, "SIGHUP: reloading the config");
                 self.reload(None);
             }
             SIGUSR1 => {
@@ -478,7 +478,7 @@ impl Supervisor {
                     warn!(target: TARGET, "{error}");
                 }
                 self.logs.reopen();
-                info!(target: TARGET, "SIGUSR1: log files opened anew");
+                info!(target: TARGET, "SIGUSR1: log files reopened");
                 let retiring = self
                     .retiring
                     .iter_mut()
@@ -486,7 +486,7 @@ impl Supervisor {
                 let candidate = self.upgrade.as_mut().map(Upgrade::candidate_mut);
                 for server in self.server.iter_mut().chain(candidate).chain(retiring) {
                     if let Err(error) = server.say(&ToServer::ReopenLogs) {
-                        warn!(target: TARGET, %error, pid = server.pid(), "the server process can't be told");
+                        warn!(target: TARGET, %error, pid = server.pid(), "can't send to the server process");
                     }
                 }
             }
@@ -504,9 +504,9 @@ impl Supervisor {
     fn own_logs(&self, config: &Config) -> Result<(), String> {
         match &self.account {
             None => Ok(()),
-            Some(account) => account
-                .own_logs(config)
-                .map_err(|error| format!("a log file can't be given to server.user: {error}")),
+            Some(account) => account.own_logs(config).map_err(|error| {
+                format!("can't change the owner of a log file to server.user: {error}")
+            }),
         }
     }
 
@@ -514,9 +514,9 @@ impl Supervisor {
     fn own_cache(&self, config: &Config) -> Result<(), String> {
         match &self.account {
             None => Ok(()),
-            Some(account) => account
-                .own_cache(config)
-                .map_err(|error| format!("a folder can't be given to server.user: {error}")),
+            Some(account) => account.own_cache(config).map_err(|error| {
+                format!("can't change the owner of a folder to server.user: {error}")
+            }),
         }
     }
 

@@ -152,7 +152,7 @@ impl Supervisor {
             ?lived,
             ?served,
             ?wait,
-            "the server process died: starting another"
+            "the server process died: starting a new one"
         );
         self.revive_at = Some(now() + wait);
         self.notifier
@@ -188,7 +188,7 @@ impl Supervisor {
             .as_mut()
             .filter(|s| s.deadline().is_some_and(|deadline| now >= deadline))
         {
-            error!(target: TARGET, pid = server.pid(), wait = ?server.patience, "the server process does not get ready: killing it");
+            error!(target: TARGET, pid = server.pid(), wait = ?server.patience, "the server process did not become ready in time: killing it");
             server.kill();
             // Killed once; its death is handled in a later turn.
             server.is_ready = true;

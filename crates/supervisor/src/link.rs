@@ -92,7 +92,7 @@ impl Link {
         if line.len() > LINE_BYTES_MAX || self.unsent.len() + line.len() > UNSENT_BYTES_MAX {
             return Err(io::Error::new(
                 io::ErrorKind::StorageFull,
-                "too much waits to be read on the control socket",
+                "too much unread data on the control socket",
             ));
         }
         self.unsent.extend_from_slice(&line);

@@ -49,9 +49,7 @@ impl Notifier {
                 watchdog: watchdog_every().map(|every| (every, now)),
             },
             Err(error) => {
-                remarks.push(format!(
-                    "the service manager can't be told anything: {error}"
-                ));
+                remarks.push(format!("can't notify the service manager: {error}"));
                 Self::default()
             }
         }

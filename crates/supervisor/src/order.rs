@@ -60,7 +60,7 @@ impl Situation {
         } else if self.is_reloading {
             "a reload is under way"
         } else if self.has_archive {
-            "[history] path is set, and one server process at a time can have that folder: this takes a stop and a start"
+            "[history] path is set, and only one server process at a time can use that folder: this needs a stop and a start"
         } else if self.retiring >= RETIRING_MAX {
             return Some(format!("{RETIRING_MAX} server processes still drain"));
         } else {
@@ -111,7 +111,7 @@ impl Outlook {
             return Next::Stay("the new server process has died".to_owned());
         }
         if !self.is_said {
-            return Next::Stay("a server process does not read what it is told".to_owned());
+            return Next::Stay("a server process does not read its messages".to_owned());
         }
         if !self.is_same_file {
             return Next::Stay(format!("its file has changed since: {} again", kind.name()));

@@ -209,11 +209,11 @@ impl Prepared {
                 })
             })
             .collect::<Option<Vec<_>>>()
-            .ok_or("the supervisor sent fewer sockets than it said")?;
+            .ok_or("the supervisor sent fewer sockets than announced")?;
         let sockets = listeners.iter().flat_map(|listener| &listener.sockets);
         let listening = sockets.map(OwnedFd::try_clone).collect::<io::Result<_>>();
         let listening =
-            listening.map_err(|error| format!("a listening socket can't be kept: {error}"))?;
+            listening.map_err(|error| format!("can't keep a listening socket: {error}"))?;
         // If the supervisor has checked the configuration, TLS files that have become invalid since are reported but
         // don't prevent the start.
         let parse = |text: &str| {
@@ -330,7 +330,7 @@ impl<P: Program> Process<P> {
         self.hear(&control);
         while !self.is_done(&control) {
             if let Err(error) = self.turn(&control) {
-                error!(target: TARGET, %error, "the control thread can't go on");
+                error!(target: TARGET, %error, "the control thread can't continue");
                 return ExitCode::FAILURE;
             }
         }
@@ -392,7 +392,7 @@ impl<P: Program> Process<P> {
             match message {
                 Ok(message) => self.obey(control, message),
                 Err(error) => {
-                    warn!(target: TARGET, %error, "the supervisor said what this version does not know")
+                    warn!(target: TARGET, %error, "unknown message from the supervisor")
                 }
             }
         }
@@ -413,7 +413,7 @@ impl<P: Program> Process<P> {
 
     fn obey(&mut self, control: &P::Control, message: ToServer) {
         match message {
-            ToServer::Start(_) => warn!(target: TARGET, "the supervisor said `start` twice"),
+            ToServer::Start(_) => warn!(target: TARGET, "the supervisor sent `start` twice"),
             ToServer::Reload { id, text, until_ms } => {
                 let error = match until_ms.is_some_and(|until_ms| monotonic_ms() >= until_ms) {
                     true => Some("its time was over before it was read".to_owned()),
@@ -446,13 +446,13 @@ impl<P: Program> Process<P> {
             ToServer::Dump(wanted) => match self.take_descriptor() {
                 Some(to) => control.dump(wanted, to),
                 None => {
-                    warn!(target: TARGET, "the supervisor wants a dump and sent nothing to write to")
+                    warn!(target: TARGET, "the supervisor requested a dump without a descriptor to write to")
                 }
             },
             ToServer::Watch(wanted) => match self.take_descriptor() {
                 Some(to) => control.watch(wanted, to),
                 None => {
-                    warn!(target: TARGET, "the supervisor wants decisions and sent nothing to write to")
+                    warn!(target: TARGET, "the supervisor requested decisions without a descriptor to write to")
                 }
             },
         }
@@ -481,7 +481,7 @@ impl<P: Program> Process<P> {
     fn reopen_logs(&self, control: &P::Control) {
         self.logs.reopen();
         control.reopen_logs();
-        info!(target: TARGET, "log files opened anew");
+        info!(target: TARGET, "log files reopened");
     }
 
     /// Drains after `lame_duck`; at once if a drain has already started.
@@ -489,7 +489,7 @@ impl<P: Program> Process<P> {
         if lame_duck.is_zero() || self.drain_ends.is_some() {
             return self.drain(control, within, DrainReason::Stopping);
         }
-        info!(target: TARGET, after = ?lame_duck, "/health says 503; the drain begins later");
+        info!(target: TARGET, after = ?lame_duck, "/health answers 503; the drain begins later");
         let announced = self.drain_begins.map(|(begins, _)| begins);
         self.drain_begins = Some((announced.unwrap_or_else(|| now() + lame_duck), within));
         control.announce_end();
@@ -505,7 +505,7 @@ impl<P: Program> Process<P> {
     /// Send errors are ignored: the end of the link is handled in this or the next turn.
     fn say(&mut self, message: &ToSupervisor) {
         if let Err(error) = self.link.send(message) {
-            warn!(target: TARGET, %error, "the supervisor does not take an answer");
+            warn!(target: TARGET, %error, "the supervisor does not read a response");
         }
     }
 }
@@ -520,7 +520,7 @@ fn is_listened_on(bound: &[ListenerSockets], config: &Config) -> Result<(), Stri
             .all(|(bound, wanted)| ListenerSockets::are_for(bound.address, wanted.address));
     if !fits {
         return Err(
-            "the addresses of [[listen]] have changed: that takes `veche restart`".to_owned(),
+            "the addresses of [[listen]] have changed: this needs `veche restart`".to_owned(),
         );
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -532,7 +532,7 @@ fn is_listened_on(bound: &[ListenerSockets], config: &Config) -> Result<(), Stri
         .unwrap_or(workers);
     if workers > sockets {
         return Err(format!(
-            "workers = {workers} takes a stop and a start: there are {sockets} sockets of each address, and each worker needs its own"
+            "workers = {workers} needs a stop and a start: there are {sockets} sockets for each address, and each worker needs its own"
         ));
     }
     Ok(())
@@ -550,13 +550,13 @@ fn await_start(link: &mut Link) -> Result<message::Start, String> {
                     start.version
                 ));
             }
-            Some(Ok(_)) => return Err("the supervisor did not say `start` first".to_owned()),
+            Some(Ok(_)) => return Err("the supervisor did not send `start` first".to_owned()),
             Some(Err(error)) => {
-                return Err(format!("the supervisor's `start` makes no sense: {error}"));
+                return Err(format!("the supervisor's `start` is invalid: {error}"));
             }
             None if link.has_ended() => return Err("the supervisor is gone".to_owned()),
             None if now() >= deadline => {
-                return Err("the supervisor does not say `start`".to_owned());
+                return Err("the supervisor did not send `start`".to_owned());
             }
             None => {}
         }

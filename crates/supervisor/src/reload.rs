@@ -90,7 +90,7 @@ impl Supervisor {
         }
         if let Some(kind) = self.under_way() {
             let under_way = kind.under_way();
-            return Err(format!("{under_way}, and takes the config as it is"));
+            return Err(format!("{under_way}, and uses the config as it is"));
         }
         let read = Loaded::read(&self.file).map_err(|report| report.to_string())?;
         let changed = self
@@ -135,7 +135,7 @@ impl Supervisor {
         };
         server
             .say(&ToServer::Reload { id, text, until_ms })
-            .map_err(|error| format!("the server process can't be told: {error}"))?;
+            .map_err(|error| format!("can't send to the server process: {error}"))?;
         self.reloads.push(pending);
         Ok(())
     }
@@ -150,12 +150,12 @@ impl Supervisor {
         match error {
             None => {
                 if is_late {
-                    warn!(target: TARGET, "a config that was given up is in force: the server process was slow");
+                    warn!(target: TARGET, "a config whose reload timed out is now in force: the server process was slow");
                 }
                 self.put_in_force(pending);
             }
             Some(error) if is_late => {
-                info!(target: TARGET, "the config that was given up is not in force: {error}")
+                info!(target: TARGET, "the config whose reload timed out is not in force: {error}")
             }
             Some(error) => self.refuse(pending.client, format!("{PROCESS_REFUSED}{error}")),
         }
@@ -181,7 +181,7 @@ impl Supervisor {
             .collect();
         info!(target: TARGET, changed = changed.join(", "), "the new config is in force");
         for name in &kept {
-            warn!(target: TARGET, "{name}: takes a restart, the old value stays until then");
+            warn!(target: TARGET, "{name}: needs a restart, the old value stays in force until then");
         }
         let has_scripts = !loaded.config.apps.is_empty() || !loaded.config.services.is_empty();
         self.current = loaded;
@@ -208,7 +208,7 @@ impl Supervisor {
             && let Some(server) = &mut self.server
             && let Err(error) = server.say(&ToServer::Refused { why })
         {
-            warn!(target: TARGET, %error, "the server process can't be told");
+            warn!(target: TARGET, %error, "can't send to the server process");
         }
     }
 
@@ -226,7 +226,10 @@ impl Supervisor {
     /// since the new one may have killed it.
     pub(super) fn forget_reloads(&mut self) {
         for pending in std::mem::take(&mut self.reloads) {
-            self.refuse(pending.client, "the server process died over it".to_owned());
+            self.refuse(
+                pending.client,
+                "the server process died while loading it".to_owned(),
+            );
         }
     }
 
@@ -240,7 +243,7 @@ impl Supervisor {
         }
         for client in clients {
             let why = format!(
-                "the server process has not answered within {RELOAD_WAIT:?}; the log says if it comes into force all the same"
+                "the server process has not answered within {RELOAD_WAIT:?}; the log shows whether it still comes into force"
             );
             self.refuse(client, why);
         }

@@ -176,7 +176,7 @@ impl Server {
                 Ok(ToSupervisor::ServicesEnded) => self.have_services_ended = true,
                 Ok(message) => heard.push(message),
                 Err(error) => {
-                    tracing::warn!(target: TARGET, %error, "the server process says what this version does not know")
+                    tracing::warn!(target: TARGET, %error, "unknown message from the server process")
                 }
             }
         }

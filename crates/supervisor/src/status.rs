@@ -46,12 +46,12 @@ impl Supervisor {
         to: Option<OwnedFd>,
     ) -> Result<Value, String> {
         let (Some(wanted), Some(to)) = (wanted, to) else {
-            return Err("what is wanted, or the descriptor to write to, is missing".to_owned());
+            return Err("the name or the descriptor to write to is missing".to_owned());
         };
         let server = self.ready_server();
-        let server = server.map_err(|why| format!("the server process can't be asked: {why}"))?;
+        let server = server.map_err(|why| format!("can't query the server process: {why}"))?;
         let said = server.say_with(to.as_fd(), &wanted);
-        said.map_err(|error| format!("the server process can't be told: {error}"))?;
+        said.map_err(|error| format!("can't send to the server process: {error}"))?;
         Ok(json!({}))
     }
 

@@ -53,6 +53,6 @@ pub fn run(file: &Path, program: impl Program) -> Result<(), ServeError> {
         _ => None,
     });
     Err(ServeError::Server(why.unwrap_or_else(|| {
-        "the server can't go on; see its log".to_owned()
+        "the server can't continue; see its log".to_owned()
     })))
 }

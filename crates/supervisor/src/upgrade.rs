@@ -224,7 +224,7 @@ impl Supervisor {
 
     fn refuse_upgrade(&mut self, kind: Kind, client: Option<u64>, why: &str) {
         error!(target: TARGET, "{} refused: {why}", kind.name());
-        warn!(target: TARGET, "the server process that runs goes on");
+        warn!(target: TARGET, "the running server process continues");
         if let Some(client) = client {
             self.clients.answer(client, Err(why.to_owned()));
         }
@@ -291,7 +291,7 @@ impl Supervisor {
     fn examine(&mut self, program: String, handover: u32) {
         if handover != HANDOVER_VERSION {
             let why = format!(
-                "veche {program} can't take over from {}: that takes a stop and a start",
+                "veche {program} can't take over from {}: this needs a stop and a start",
                 env!("CARGO_PKG_VERSION")
             );
             return self.fail_upgrade(&why);
@@ -305,7 +305,7 @@ impl Supervisor {
         upgrade.program = program;
         upgrade.question = Some(id);
         if let Err(error) = upgrade.candidate.say(&ToServer::Status { id }) {
-            self.fail_upgrade(&format!("the new server process can't be asked: {error}"));
+            self.fail_upgrade(&format!("can't query the new server process: {error}"));
         }
     }
 
@@ -362,7 +362,7 @@ impl Supervisor {
         };
         let old_pid = self.server.replace(upgrade.candidate).map(|mut old| {
             if let Err(error) = old.say(&ToServer::drain_replaced(drain_time)) {
-                warn!(target: TARGET, %error, "the old server process can't be told to drain");
+                warn!(target: TARGET, %error, "can't tell the old server process to drain");
             }
             let pid = old.pid();
             self.retiring
@@ -432,7 +432,7 @@ impl Supervisor {
             }
             Stayed::Failed(error) => error,
         };
-        error!(target: TARGET, %error, "the supervisor stays what it is; the new server process serves all the same");
+        error!(target: TARGET, %error, "the supervisor is not replaced; the new server process serves nevertheless");
         self.change_error = Some(error.to_string());
         self.take_config(change.text);
     }
@@ -451,7 +451,7 @@ impl Supervisor {
     }
 
     fn give_change_up(&mut self, change: Change, why: &str) {
-        error!(target: TARGET, "the supervisor stays what it is: {why}");
+        error!(target: TARGET, "the supervisor is not replaced: {why}");
         self.change_error = Some(why.to_owned());
         // The sockets match the new configuration.
         if change.kind == Kind::Restart {
@@ -466,7 +466,7 @@ impl Supervisor {
         for (place, retiring) in self.retiring.iter_mut().enumerate() {
             if let Some(how) = retiring.server.reap()? {
                 info!(target: TARGET, pid = retiring.server.pid(),
-                    how, "a server process ended that is not needed any more"
+                    how, "a server process that is no longer needed has ended"
                 );
                 died.push(place);
             }
@@ -509,12 +509,12 @@ impl Supervisor {
             return;
         };
         if let Err(error) = server.say(&ToServer::StartServices) {
-            warn!(target: TARGET, %error, "the server process can't be told to begin its services");
+            warn!(target: TARGET, %error, "can't tell the server process to start its services");
             return;
         }
         server.holds_services = false;
         info!(target: TARGET, pid = server.pid(),
-            "services begin: none of another server process runs"
+            "starting services: those of other server processes have ended"
         );
     }
 
@@ -522,7 +522,7 @@ impl Supervisor {
         for retiring in &mut self.retiring {
             if retiring.deadline().is_some_and(|deadline| now >= deadline) {
                 warn!(target: TARGET, pid = retiring.server.pid(),
-                    "the time to drain is over: killing it"
+                    "drain time is over: killing it"
                 );
                 retiring.kill();
             }
@@ -533,7 +533,7 @@ impl Supervisor {
             .is_some_and(|upgrade| now >= upgrade.deadline())
         {
             self.fail_upgrade(&format!(
-                "the new server process does not get ready within {READY_WAIT:?}"
+                "the new server process did not become ready within {READY_WAIT:?}"
             ));
         }
     }

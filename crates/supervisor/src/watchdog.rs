@@ -66,9 +66,7 @@ impl Watchdog {
             looks,
         } = stuck;
         (looks >= QUESTIONS && !self.is_hung).then(|| {
-            format!(
-                "worker {worker} has not finished its turn for {timeout:?}, in its step {step:?}"
-            )
+            format!("worker {worker} has been in one turn for {timeout:?}, in step {step:?}")
         })
     }
 

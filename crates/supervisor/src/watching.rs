@@ -31,7 +31,7 @@ impl Supervisor {
             Due::Nothing => {}
             Due::Ask => {
                 if let Err(error) = server.say(&ToServer::Pulse) {
-                    warn!(target: TARGET, %error, "the server process can't be asked for its pulse");
+                    warn!(target: TARGET, %error, "can't send a health check to the server process");
                 }
             }
             Due::Hung => self.replace_hung(&format!("it has not answered for {timeout:?}")),

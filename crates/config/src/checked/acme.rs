@@ -45,7 +45,7 @@ impl Checker<'_> {
                 Err(why) => self.problems.add(at, format!("tls: acme: {why}")),
                 Ok(name) if all.contains(&name) => {
                     self.problems
-                        .add(at, format!("tls: acme: {name:?} is there twice"));
+                        .add(at, format!("tls: acme: {name:?} is listed twice"));
                 }
                 Ok(name) => all.push(name),
             }
@@ -74,7 +74,7 @@ impl Checker<'_> {
         if table.has("allow") {
             self.warn(
                 table.key_at("allow"),
-                "allow: the authority of tls.acme comes from addresses that it tells nobody; it has to be let in",
+                "allow: the authority of tls.acme uses addresses that are not public; allow all addresses",
             );
         }
     }

@@ -19,7 +19,7 @@ impl Checker<'_> {
         let encodings = self.each(table, name, encoding)?;
         for (item, encoding) in encodings.iter().enumerate() {
             if encodings[..item].contains(encoding) {
-                let message = format!("{name}: {:?} is there twice", encoding.name());
+                let message = format!("{name}: {:?} is listed twice", encoding.name());
                 self.problems.add(table.item_at(name, item), message);
                 return None;
             }
@@ -38,8 +38,7 @@ impl Checker<'_> {
             let why = match Headers::check(name, value) {
                 Err(bad) => bad.to_string(),
                 Ok(()) if pairs[..item].iter().any(is_twin) => {
-                    "it is there twice: upper and lower case are the same in names of headers"
-                        .to_owned()
+                    "it is listed twice: header names are case-insensitive".to_owned()
                 }
                 Ok(()) => continue,
             };

@@ -196,7 +196,7 @@ impl Checker<'_> {
             return self.app_of_route(table, apps).map(Some);
         }
         for beside in BESIDE.into_iter().filter(|name| table.has(name)) {
-            let why = format!("{beside}: without \"script\" there is nothing that it is about");
+            let why = format!("{beside}: has no effect without \"script\"");
             self.problems.add(table.key_at(beside), why);
         }
         Some(None)

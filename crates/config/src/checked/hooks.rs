@@ -49,9 +49,8 @@ impl Checker<'_> {
         };
         if let Some(first) = given.first().filter(|_| !routes.iter().any(is_it)) {
             let name = first.name();
-            let why = format!(
-                "{name}: no route has handler = \"centrifuge\", so there is nothing to ask"
-            );
+            let why =
+                format!("{name}: no route has handler = \"centrifuge\", so it is never called");
             self.warn(table.key_at(name), why);
         }
         if given.contains(&Kind::SubRefresh) && !given.contains(&Kind::Subscribe) && !has_app {
@@ -82,7 +81,9 @@ impl Checker<'_> {
         if is_far && secrets.is_empty() {
             let first = given.first().map(|first| first.name());
             let name = first.unwrap_or("secrets");
-            let why = format!("{name}: without secrets anybody may say that he is this server");
+            let why = format!(
+                "{name}: without secrets the back end can't verify that requests come from this server"
+            );
             self.warn(first.map_or(table.at, |name| table.value_at(name)), why);
         }
         let headers = self.each(table, "headers", parse_header_name);
@@ -170,14 +171,14 @@ impl Checker<'_> {
                 false => {
                     for namespace in asked {
                         let why = format!(
-                            "{name}: \"hook\" needs somebody to ask: {name} = \"URL\" in a section [hooks], or an app on a route with handler = \"centrifuge\""
+                            "{name}: \"hook\" needs a back end: {name} = \"URL\" in a section [hooks], or an app on a route with handler = \"centrifuge\""
                         );
                         self.problems.add(namespace.value_at(name), why);
                     }
                 }
                 true if asked.is_empty() => {
                     let why = format!(
-                        "{name}: no [[namespace]] has {name} = \"hook\", so there is nothing to ask"
+                        "{name}: no [[namespace]] has {name} = \"hook\", so it is never called"
                     );
                     self.warn(table.key_at(name), why);
                 }

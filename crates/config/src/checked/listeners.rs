@@ -140,7 +140,7 @@ impl Checker<'_> {
         if proxy_protocol && !table.has("trusted_proxies") {
             self.problems.add(
                 table.key_at("proxy_protocol"),
-                "proxy_protocol: without trusted_proxies nobody could connect; say where the proxies are",
+                "proxy_protocol: without trusted_proxies no client could connect; set the addresses of the proxies",
             );
         }
         let listed = self.each(table, "hosts", parse_host)?;
@@ -221,7 +221,7 @@ impl Checker<'_> {
             Role::Public => {}
             Role::Internal if !risk.has_keys && risk.is_for_anybody => self.problems.add(
                 at,
-                format!("address: {address} is not loopback, and without [api] keys whoever reaches it could push to every user; set keys or listen on 127.0.0.1"),
+                format!("address: {address} is not loopback, and without [api] keys every client that reaches it could push to every user; set keys or listen on 127.0.0.1"),
             ),
             Role::Internal if risk.is_for_anybody => {
                 let keys = match (risk.is_plain, self.has_admin) {
@@ -233,12 +233,12 @@ impl Checker<'_> {
                 };
                 self.warn(
                     at,
-                    format!("address: the internal listener on {address} is not loopback: whoever reaches it reads /health and /metrics{keys}"),
+                    format!("address: the internal listener on {address} is not loopback: every client that reaches it can read /health and /metrics{keys}"),
                 );
             }
             Role::Push if risk.is_for_anybody => self.warn(
                 at,
-                format!("address: the push listener on {address} is not loopback and asks for no key: whoever reaches it can push to every user"),
+                format!("address: the push listener on {address} is not loopback and requires no key: every client that reaches it can push to every user"),
             ),
             Role::Internal | Role::Push => {}
         }

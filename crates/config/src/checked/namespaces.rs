@@ -86,7 +86,7 @@ impl Checker<'_> {
                 "delta",
             ] {
                 if table.has(option) {
-                    let why = format!("{option}: without history_size nothing is kept");
+                    let why = format!("{option}: without history_size there is no history");
                     self.warn(table.key_at(option), &why);
                 }
             }
@@ -98,7 +98,7 @@ impl Checker<'_> {
         let flag = |name| matches!(table.value(name), Some(Value::Flag(true)));
         let is_closed = name == USERS || name.starts_with(['/', '$']);
         if flag("wildcard") && is_closed {
-            let why = "wildcard: neither users' own channels, nor private ones, nor those of a pattern are heard together";
+            let why = "wildcard: neither users' own channels, nor private ones, nor those of a pattern can be subscribed to with a wildcard";
             self.problems.add(table.value_at("wildcard"), why);
         }
         let slow_miss = word(table, "slow_consumer") == "miss";
@@ -129,7 +129,7 @@ impl Checker<'_> {
             _ => Differences::Off,
         };
         if differences == Differences::Off && table.has("delta_publish") {
-            let why = "delta_publish: without delta nobody is told differences";
+            let why = "delta_publish: has no effect without delta";
             self.warn(table.key_at("delta_publish"), why);
         }
         let ttl = duration("history_ttl");

@@ -75,7 +75,7 @@ impl Checker<'_> {
             self.problems.add(
                 at,
                 format!(
-                    "identity: \"{identity}\" has clients send passwords, which anybody on the way could read on {}: give that listener tls, or let it listen on 127.0.0.1, or name in trusted_proxies who has TLS in front of it",
+                    "identity: \"{identity}\" makes clients send passwords, which could be read on the network on {}: give that listener tls, or let it listen on 127.0.0.1, or name in trusted_proxies who has TLS in front of it",
                     label.unwrap_or_default()
                 ),
             );

@@ -99,7 +99,7 @@ impl Checker<'_> {
         if handler_word == "api" && !has_keys {
             self.problems.add(
                 table.value_at("handler"),
-                "handler: \"api\" outside of the internal listeners needs [api] keys, or whoever reaches it could push to every user",
+                "handler: \"api\" outside of the internal listeners needs [api] keys, or every client that reaches it could push to every user",
             );
         }
         Some(Route {
@@ -400,7 +400,7 @@ impl Checker<'_> {
         if matches!(identity, Identity::Query(_) | Identity::Header(_)) {
             self.warn(
                 at,
-                format!("identity: {text:?} believes whatever the client says: for demos and trusted networks"),
+                format!("identity: {text:?} accepts any user name that the client sends: for demos and trusted networks"),
             );
         }
         Some(identity)

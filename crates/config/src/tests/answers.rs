@@ -64,7 +64,7 @@ fn what_is_wrong_with_them() {
     );
     says_after_listen(
         &format!("{FILES}precompressed = [\"br\", \"gzip\", \"br\"]\n"),
-        &["7:32: precompressed: \"br\" is there twice"],
+        &["7:32: precompressed: \"br\" is listed twice"],
     );
     says_after_listen(
         &format!("{FILES}precompressed = true\nheaders = [\"X: y\"]\n"),
@@ -97,7 +97,7 @@ fn what_is_wrong_with_them() {
             "11:1: headers: \"X Y\": a header name may hold letters, digits and !#$%&'*+-.^_`|~ only",
             "12:1: headers: \"X-Split\": a header value may hold no line breaks and no control characters",
             "13:1: headers: \"X-Empty\": the value is empty",
-            "15:1: headers: \"x-twin\": it is there twice: upper and lower case are the same in names of headers",
+            "15:1: headers: \"x-twin\": it is listed twice: header names are case-insensitive",
         ],
     );
     let many: Vec<String> = (0..33).map(|n| format!("X-{n} = \"a\"")).collect();

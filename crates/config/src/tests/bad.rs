@@ -63,7 +63,7 @@ fn sections() {
     says(
         "",
         &[
-            " no [[listen]], so nobody could connect; add [[listen]] with address = \"127.0.0.1:8080\"",
+            " no [[listen]], so no client could connect; add [[listen]] with address = \"127.0.0.1:8080\"",
         ],
     );
     says(
@@ -241,7 +241,7 @@ fn listeners() {
     says_after_listen(
         "[[listen]]\naddress = \"0.0.0.0:81\"\nrole = \"internal\"\n",
         &[
-            "4:11: address: 0.0.0.0:81 is not loopback, and without [api] keys whoever reaches it could push to every user; set keys or listen on 127.0.0.1",
+            "4:11: address: 0.0.0.0:81 is not loopback, and without [api] keys every client that reaches it could push to every user; set keys or listen on 127.0.0.1",
         ],
     );
     assert!(
@@ -386,7 +386,7 @@ fn handlers() {
     route(
         "handler = \"api\"",
         &[
-            "5:11: handler: \"api\" outside of the internal listeners needs [api] keys, or whoever reaches it could push to every user",
+            "5:11: handler: \"api\" outside of the internal listeners needs [api] keys, or every client that reaches it could push to every user",
         ],
     );
     route(
@@ -649,7 +649,7 @@ fn limits_and_proxies() {
     says(
         "[[listen]]\naddress = \"127.0.0.1:8080\"\nproxy_protocol = true\n",
         &[
-            "3:1: proxy_protocol: without trusted_proxies nobody could connect; say where the proxies are",
+            "3:1: proxy_protocol: without trusted_proxies no client could connect; set the addresses of the proxies",
         ],
     );
     says_after_listen(

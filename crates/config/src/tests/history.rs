@@ -78,7 +78,7 @@ fn what_comes_to_nothing_is_warned_of() {
         ),
         (
             "[history]\npath = \"kept\"\n".to_owned(),
-            "path: no [[namespace]] has history_size, so there is nothing to keep",
+            "path: no [[namespace]] has history_size, so there is no history",
         ),
     ] {
         let config = good(&format!("{LISTEN}{text}"));

@@ -239,7 +239,7 @@ fn what_is_wrong() {
     says_after_listen(
         "[identity_hook]\nheaders = [\"cookie\", \"a b\", \"X-Real-IP\", \"x-original-uri\"]\n",
         &[
-            "4:22: headers: it is no name of a header, found \"a b\"",
+            "4:22: headers: not a header name, found \"a b\"",
             "4:29: headers: this header is never passed on, found \"X-Real-IP\"",
             "4:42: headers: this header is never passed on, found \"x-original-uri\"",
         ],
@@ -326,7 +326,7 @@ fn passwords_are_not_sent_where_anybody_can_read_them() {
     says(
         &on(""),
         &[
-            "6:12: identity: \"pam:veche\" has clients send passwords, which anybody on the way could read on 0.0.0.0:8080: give that listener tls, or let it listen on 127.0.0.1, or name in trusted_proxies who has TLS in front of it",
+            "6:12: identity: \"pam:veche\" makes clients send passwords, which could be read on the network on 0.0.0.0:8080: give that listener tls, or let it listen on 127.0.0.1, or name in trusted_proxies who has TLS in front of it",
         ],
     );
     let warnings = good(&on("trusted_proxies = [\"10.0.0.0/8\"]\n")).warnings;

@@ -146,9 +146,9 @@ slow_consumer = "miss"
 "##,
         &[
             "6:8: name: another [[namespace]] is called \"/users/:user\" already",
-            "7:12: wildcard: neither users' own channels, nor private ones, nor those of a pattern are heard together",
+            "7:12: wildcard: neither users' own channels, nor private ones, nor those of a pattern can be subscribed to with a wildcard",
             "9:8: name: expected what stands before the \":\" of its channels, \"\" for channels without one, \"#\" for users' own or a pattern such as \"/users/:user\", found \"/users/\"",
-            "12:12: wildcard: neither users' own channels, nor private ones, nor those of a pattern are heard together",
+            "12:12: wildcard: neither users' own channels, nor private ones, nor those of a pattern can be subscribed to with a wildcard",
             "14:17: slow_consumer: with history_size clients are promised that nothing is missing",
         ],
     );
@@ -179,9 +179,9 @@ fn what_means_nothing_without_a_history_is_warned_of() {
     ));
     let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
     let endings = [
-        "history_bytes: without history_size nothing is kept",
-        "history_ttl: without history_size nothing is kept",
-        "delta_publish: without delta nobody is told differences",
+        "history_bytes: without history_size there is no history",
+        "history_ttl: without history_size there is no history",
+        "delta_publish: has no effect without delta",
     ];
     assert_eq!(warnings.len(), endings.len(), "{warnings:?}");
     for (warning, ending) in warnings.iter().zip(endings) {

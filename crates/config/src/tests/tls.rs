@@ -155,7 +155,7 @@ fn users_by_their_certificates() {
             route.replace("email", "mail").replace("/\"", "/x\"")
         ),
         &[
-            "8:12: identity: of a certificate there are \"mtls:cn\", \"mtls:email\", \"mtls:dns\" and \"mtls:uri\", found \"mtls:mail\"",
+            "8:12: identity: a certificate has \"mtls:cn\", \"mtls:email\", \"mtls:dns\" and \"mtls:uri\", found \"mtls:mail\"",
         ],
     );
     let config = good(&format!(
@@ -180,7 +180,7 @@ fn who_shows_a_certificate_needs_no_key() {
     assert_eq!(required.warnings, []);
     let push = internal.replace("internal", "push");
     let warnings = good(&listener(&push)).warnings;
-    assert!(warnings[0].message.contains("asks for no key"));
+    assert!(warnings[0].message.contains("requires no key"));
     let required = good(&listener(&format!("{push}client_ca = \"ca.pem\"")));
     assert_eq!(required.warnings, []);
 }
@@ -252,7 +252,7 @@ fn certificates_that_are_ordered() {
     assert_eq!(
         said,
         [
-            "/etc/veche/veche.toml:3:1: allow: the authority of tls.acme comes from addresses that it tells nobody; it has to be let in",
+            "/etc/veche/veche.toml:3:1: allow: the authority of tls.acme uses addresses that are not public; allow all addresses",
             "/etc/veche/veche.toml:4:7: tls: acme: authorities connect to port 443 of each name: see that it leads to port 8443 here",
         ]
     );
@@ -290,7 +290,7 @@ fn what_is_wrong_with_orders() {
             "tls = { acme = [\"192.0.2.1\", \"a.example\", \"A.example\"] }",
             &[
                 "3:7: tls: acme: \"192.0.2.1\": an address is no name; take a host name",
-                "3:7: tls: acme: \"a.example\" is there twice",
+                "3:7: tls: acme: \"a.example\" is listed twice",
             ],
         ),
         (

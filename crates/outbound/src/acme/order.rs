@@ -91,9 +91,8 @@ async fn account(order: &Order, client: Client, course: &mut Course) -> Result<A
             kept.insert("directory".to_owned(), order.directory.clone().into());
             serde_json::from_value(kept.into())
         });
-        let credentials = credentials.map_err(|_| {
-            Failed::NoAccount("the account that was kept makes no sense".to_owned())
-        })?;
+        let credentials = credentials
+            .map_err(|_| Failed::NoAccount("the stored account is invalid".to_owned()))?;
         return Ok(builder.from_credentials(credentials).await?);
     }
     let contact: Vec<&str> = order.contact.iter().map(String::as_str).collect();

@@ -136,7 +136,7 @@ impl Body {
 }
 
 fn no_gzip(error: std::io::Error) -> Fault {
-    let words = format!("the answer says it is gzip and is none: {error}");
+    let words = format!("the answer says it is gzip but is not: {error}");
     fault(FaultKind::Broken, words)
 }
 

@@ -174,7 +174,7 @@ fn answers_that_are_none() {
         ),
         (
             "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-encoding: gzip\r\n\r\nabc",
-            "is gzip and is none",
+            "is gzip but is not",
         ),
     ] {
         let server = Server::saying_once(answer);

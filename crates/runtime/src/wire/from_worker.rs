@@ -438,7 +438,7 @@ fn effect<'a>(
             },
             text: head.text.ok_or("no text")?,
         },
-        _ => return Err("there is no such effect".to_owned()),
+        _ => return Err("unknown effect".to_owned()),
     })
 }
 

@@ -67,7 +67,13 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
 
 fn begin(desk: &Desk, method: &str, body: &[u8]) -> mlua::Result<f64> {
     let token = desk.command(method.to_owned(), body);
-    let full = || tagged("too much is sent at once: wait now and then", FULL, None);
+    let full = || {
+        tagged(
+            "too much is sent at once: wait between messages",
+            FULL,
+            None,
+        )
+    };
     let token = token.ok_or_else(|| fault(full()))?;
     Ok(token.0 as f64)
 }
@@ -147,7 +153,7 @@ fn publication(lua: &Lua, arguments: &Arguments, field: &str) -> mlua::Result<Ta
 /// Returns `true` and the result, or `false` with the message and the error table.
 pub(super) fn to_lua(lua: &Lua, body: &[u8]) -> mlua::Result<MultiValue> {
     let Value::Table(answer) = json::decode(lua, body)? else {
-        return Err(fault("the answer is no object"));
+        return Err(fault("the response is not an object"));
     };
     let result: Value = answer.raw_get("result")?;
     if let Value::Table(result) = result {

@@ -17,7 +17,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     let own = Rc::clone(desk);
     let outcome = lua.create_function(move |lua, token: f64| {
         let outcome = own.take_outcome(Token(token as u64));
-        let outcome = outcome.ok_or_else(|| fault("its reply was taken already"))?;
+        let outcome = outcome.ok_or_else(|| fault("its response was read already"))?;
         to_lua(lua, &own, outcome)
     })?;
     native.set("outcome", outcome)?;

@@ -57,7 +57,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         }
         let mut effects = own.world.effects.borrow_mut();
         let Some(data) = effects.keep(&data) else {
-            return Err(fault("too much is sent at once: wait now and then"));
+            return Err(fault("too much is sent at once: wait between messages"));
         };
         effects.list.push(Effect::SendFar {
             worker,

@@ -168,7 +168,7 @@ fn ruling(lua: &Lua, open: Open, value: &Value) -> mlua::Result<HookResponse> {
         }
         other => {
             return Err(fault(format!(
-                "{} returned {}: a table expected, {{}} if there is nothing to say",
+                "{} returned {}: a table expected, {{}} for no result",
                 hook_path(hook),
                 match other {
                     Value::Nil => "nothing".to_owned(),
@@ -383,7 +383,7 @@ impl Fields<'_> {
                 let bytes = STANDARD.decode(&*text.as_bytes());
                 let bytes = bytes.map_err(|error| {
                     let path = self.path();
-                    fault(format!("{path}: {base64} is no base64: {error}"))
+                    fault(format!("{path}: {base64} is not base64: {error}"))
                 })?;
                 return Ok(Some(Blob::Bytes(bytes)));
             }

@@ -213,8 +213,8 @@ fn kind(name: &[u8], command: &Command) -> Fate {
             }
         }
         b"SUBSCRIBE" | b"PSUBSCRIBE" | b"SSUBSCRIBE" | b"UNSUBSCRIBE" | b"PUNSUBSCRIBE"
-        | b"SUNSUBSCRIBE" => Refused("there are redis:subscribe and redis:psubscribe"),
-        b"MULTI" | b"EXEC" | b"DISCARD" => Refused("there is redis:transaction"),
+        | b"SUNSUBSCRIBE" => Refused("use redis:subscribe or redis:psubscribe"),
+        b"MULTI" | b"EXEC" | b"DISCARD" => Refused("use redis:transaction"),
         b"WATCH" | b"UNWATCH" => {
             Refused("commands share a connection; a script of Redis (EVAL) is atomic")
         }
@@ -305,7 +305,11 @@ fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<Command>> {
         }
         match kind(&name, &command) {
             Shared => {}
-            Blocking => return Err(bad("it would hold up what is behind it: call it by itself")),
+            Blocking => {
+                return Err(bad(
+                    "it would block the commands behind it: call it separately",
+                ));
+            }
             Refused(why) => return Err(bad(why)),
         }
         bytes += command.bytes();

@@ -64,7 +64,7 @@ fn http(lua: &Lua, desk: &Rc<Desk>, module: &Table) -> mlua::Result<()> {
         let seconds = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         Ok(match seconds {
             Some(seconds) => (Some(seconds.as_secs() as f64), None),
-            None => (None, Some("it is no HTTP date from 1970 on")),
+            None => (None, Some("not an HTTP date from 1970 on")),
         })
     })?;
     module.set("parse_http", read)

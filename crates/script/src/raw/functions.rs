@@ -146,7 +146,7 @@ pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
             }
             Sent::TooMuch => fail(
                 state,
-                c"too much is sent at once: wait now and then, so that it can leave (veche.sleep(0))",
+                c"too much is sent at once: wait between messages, so that it can leave (veche.sleep(0))",
             ),
         }
         ffi::lua_pushboolean(state, 1);

@@ -130,7 +130,7 @@ fn read(value: &Value, depth: usize) -> mlua::Result<Plain> {
         Value::Table(_) => return Err(modules::fault("tables in tables deeper than 64")),
         other => {
             let name = other.type_name();
-            return Err(modules::fault(format!("a {name} can't be told")));
+            return Err(modules::fault(format!("a {name} can't be shown")));
         }
     })
 }

@@ -14,7 +14,7 @@ use veche_runtime::{Answer, Token};
 const FAILED_WAITS_MAX: u32 = 64;
 
 /// The error of a handler that exceeds it.
-const STOPPED: &str = "a handler went on waiting after its connection was closed, and was stopped";
+const STOPPED: &str = "a handler kept waiting after its connection was closed and was stopped";
 
 impl Vm {
     /// Fails the wait of a handler if its connection has closed.

@@ -77,15 +77,12 @@ impl Control {
         let socket = UnixStream::connect(&self.socket).map_err(|error| self.nobody(&error))?;
         let (line, connection) =
             exchange(socket, request, descriptor).map_err(|error| self.silent(&error))?;
-        let answer: Value = serde_json::from_str(&line).map_err(|_| {
-            self.silent(&io::Error::other(
-                "what it sent is no answer of a Veche server",
-            ))
-        })?;
+        let answer: Value = serde_json::from_str(&line)
+            .map_err(|_| self.silent(&io::Error::other("it did not answer like a Veche server")))?;
         if answer["ok"] != true {
             let why = answer["error"]
                 .as_str()
-                .unwrap_or("the server refused and did not say why");
+                .unwrap_or("the server refused without a reason");
             return Err(Failure::new(Exit::Refused, why));
         }
         Ok((answer, connection))
@@ -208,7 +205,7 @@ fn replace(control: &Control, command: Command, directive: &str) -> Result<(), F
     let (from, to) = (text(&answer["from"]), text(&answer["to"]));
     let (old, new) = (&answer["old_pid"], &answer["pid"]);
     print_line(format_args!(
-        "server process {old} → {new}: it serves new connections and takes publications"
+        "server process {old} → {new}: the new process accepts connections and publications"
     ))?;
     let connections = before["status"]["report"]["connections"]
         .as_u64()
@@ -216,7 +213,7 @@ fn replace(control: &Control, command: Command, directive: &str) -> Result<(), F
     if connections > 0 {
         print_line(format_args!(
             "the old one had {connections} connections and closes them within {} s ({directive}), WebSockets with \
-             1012; a client that has not come back yet misses what is published",
+             1012; clients miss publications until they have reconnected",
             answer["drain_ms"].as_u64().unwrap_or(0).div_ceil(1_000),
         ))?;
     }
@@ -240,11 +237,11 @@ fn replace(control: &Control, command: Command, directive: &str) -> Result<(), F
     if let Some(error) = status["upgrade_error"].as_str() {
         return Err(Failure::new(
             Exit::Failed,
-            format!("the supervisor stays at {from}: {error}"),
+            format!("the supervisor is still {from}: {error}"),
         ));
     }
     print_line(format_args!(
-        "supervisor {from} → {to}: it goes on with pid {}",
+        "supervisor {from} → {to}: the new one has pid {}",
         status["supervisor"]["pid"]
     ))
 }
@@ -292,7 +289,7 @@ pub(super) fn stop(control: &Control, now: bool, wait: Duration) -> Result<(), F
     Err(Failure::new(
         Exit::TimedOut,
         format!(
-            "the server{who} is still there after {} s; veche stop --now ends it at once",
+            "the server{who} is still running after {} s; veche stop --now stops it immediately",
             wait.as_secs()
         ),
     ))
@@ -305,7 +302,7 @@ fn waits_for(status: &Value, wait: Duration) -> Option<String> {
         .filter(|open| *open > 0)?;
     let plural = if open == 1 { "" } else { "s" };
     Some(format!(
-        "draining {open} connection{plural}, at most {} s; veche stop --now ends it at once",
+        "draining {open} connection{plural}, at most {} s; veche stop --now stops immediately",
         wait.as_secs()
     ))
 }

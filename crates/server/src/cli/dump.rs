@@ -57,7 +57,7 @@ fn list(control: &Control) -> Result<(), Failure> {
     let answer = control.ask(Command::Status)?;
     let status = &answer["status"];
     if let Some(why) = status["report_error"].as_str() {
-        let why = format!("the server process tells nothing: {why}");
+        let why = format!("no report from the server process: {why}");
         return Err(Failure::new(Exit::NoServer, why));
     }
     let tables: Vec<(String, String)> = status::tables(&status["report"]).collect();
@@ -85,11 +85,11 @@ fn dump(control: &Control, wanted: DumpRequest) -> Result<(), Failure> {
         Err(Cut::Source(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
             return Err(Failure::new(
                 Exit::NoServer,
-                "the server process has ended before all rows were written",
+                "the server process ended before all rows were written",
             ));
         }
         Err(Cut::Source(error)) => {
-            let why = format!("the server process writes no rows: {error}");
+            let why = format!("the server process can't write rows: {error}");
             return Err(Failure::new(Exit::NoServer, why));
         }
     };

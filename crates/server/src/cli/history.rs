@@ -15,7 +15,7 @@ pub(super) fn renew_epochs(file: &Path) -> Result<(), Failure> {
     let renewed = veche_archive::renew_epochs(&history.path);
     renewed.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
     exit::print_line(format_args!(
-        "{}: all channels have new epochs with the next start",
+        "{}: all channels get new epochs at the next start",
         history.path.display()
     ))
 }

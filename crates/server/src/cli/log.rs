@@ -45,7 +45,8 @@ pub(super) fn run(file: &Path, args: LogArgs) -> Result<(), Failure> {
     loop {
         let count = ours.read(&mut bytes).map_err(failed)?;
         if count == 0 {
-            let why = "the server process tells no more: it has ended, or too many look already";
+            let why =
+                "the server process stopped sending: it has ended, or there are too many watchers";
             return Err(Failure::new(Exit::NoServer, why));
         }
         let mut out = io::stdout().lock();

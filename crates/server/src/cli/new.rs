@@ -121,7 +121,7 @@ impl Template {
     fn then(self) -> &'static str {
         match self.has_back_end() {
             true => {
-                "veche.toml says who may do what. api.key is the key of your back end; .gitignore keeps it out of git.\n"
+                "veche.toml is the configuration. api.key is the key of your back end; .gitignore keeps it out of git.\n"
             }
             false => {
                 "app.lua is the application. What you save runs at once under veche dev; under veche serve say in the same \

@@ -247,7 +247,7 @@ impl Answers {
             });
         }
         let Some(message) = answer["error"]["message"].as_str() else {
-            let why = format!("what answers at {address} is no push listener of Veche");
+            let why = format!("the server at {address} is not a push listener of Veche");
             return Err(Failure::new(Exit::NoServer, why));
         };
         let code = answer["error"]["code"]

@@ -27,7 +27,7 @@ pub(super) fn run(control: &Control, form: Form) -> Result<(), Failure> {
         Form::Slow => match status["report_error"].as_str() {
             Some(why) => Err(Failure::new(
                 Exit::NoServer,
-                format!("the server process tells nothing: {why}"),
+                format!("no report from the server process: {why}"),
             )),
             None => print(format_args!("{}", slow(&status["report"]["slow"]))),
         },

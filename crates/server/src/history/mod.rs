@@ -112,9 +112,9 @@ impl Keeper {
             match stats.is_failing {
                 true => error!(
                     error = stats.last_error.unwrap_or_default(),
-                    "history can't be written: publications to channels that remember wait until it can"
+                    "history can't be written: publications to channels with history wait until it can"
                 ),
-                false => info!("history is written again"),
+                false => info!("history can be written again"),
             }
         }
         Some(now() + LOOK_EVERY)
@@ -127,7 +127,7 @@ impl Keeper {
             return;
         };
         if let Err(error) = archive.close() {
-            warn!(%error, "history was not closed well");
+            warn!(%error, "history was not closed cleanly");
         }
     }
 }
@@ -161,7 +161,7 @@ fn begin_anew(path: &Path, options: &Options, reason: &str) -> Result<(Archive, 
     error!(
         reason,
         aside = %aside.display(),
-        "history is damaged and was set aside: channels begin anew"
+        "history is damaged and was set aside: channels start with new epochs"
     );
     veche_archive::open(path, options)
 }
@@ -181,7 +181,7 @@ fn restore(loaded: Loaded, hubs: &mut [Hub]) {
     channels.sort_by_key(|channel| channel.publications.last().map_or(0, |last| last.at_ms));
     for channel in channels {
         let Ok(name) = ChannelName::new(&channel.name) else {
-            warn!(channel = ?channel.name, "history: that is no name of a channel");
+            warn!(channel = ?channel.name, "history: not a valid channel name");
             continue;
         };
         let home = usize::from(hubs[0].home_of(name).0);

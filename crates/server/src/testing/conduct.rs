@@ -226,7 +226,7 @@ impl Conduct<'_> {
         let waits = self.waits.iter().map(|wait| wait.until_ms);
         let patience_ms = waits.chain([script_ms]).min().unwrap_or(u64::MAX);
         if patience_ms == u64::MAX {
-            return Err("the test waits for something that nothing will bring about".to_owned());
+            return Err("the test waits for something that will never happen".to_owned());
         }
         let next_ms = self.world.next_ms().min(patience_ms);
         self.world.set_now_ms(next_ms)
@@ -313,7 +313,7 @@ impl Conduct<'_> {
             }
             "drop" => client.drop(network),
             "read" => network.set_reading(client.id, question.get("reads").is_true()),
-            other => return Err(format!("nobody knows how to {other:?}")),
+            other => return Err(format!("unknown test command {other:?}")),
         }
         Ok(Plain::Nil)
     }
@@ -518,7 +518,7 @@ impl Conduct<'_> {
     }
 }
 
-const NO_ANSWER: &str = "there was no answer in time";
+const NO_ANSWER: &str = "no response in time";
 
 fn number(question: &Plain) -> usize {
     let number = question.get("client").number();

@@ -255,10 +255,7 @@ impl World {
                 self.look_at_the_clock()?;
             }
         }
-        Err(
-            "the application does not come to rest: something goes on and on without time passing"
-                .to_owned(),
-        )
+        Err("the application never becomes idle: it keeps working without time passing".to_owned())
     }
 
     /// Returns an error if the run has exceeded its time limit.

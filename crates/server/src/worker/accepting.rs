@@ -49,7 +49,7 @@ impl<A: Host> Rest<A> {
         }
         if at_cap && self.accepting == Accepting::Everything {
             self.common.warn_rarely(
-                || warn!(target: LOG, "the connection cap is reached: accepting pauses"),
+                || warn!(target: LOG, "the connection limit is reached: no longer accepting connections"),
             );
             self.pause_accepting(driver);
             // Otherwise the others would notice only after accepting one more each.

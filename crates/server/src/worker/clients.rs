@@ -66,7 +66,7 @@ impl<A: Host> Rest<A> {
             return Err(GOING_AWAY.to_owned());
         }
         if self.common.is_at_cap() {
-            return Err("this server has as many connections as it may".to_owned());
+            return Err("this server has reached its connection limit".to_owned());
         }
         let tls = trust?.map(|trust| trust.connect(&host)).transpose();
         let tls = tls.map_err(|error| error.to_string())?;

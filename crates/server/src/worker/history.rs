@@ -66,9 +66,9 @@ impl<A: Host> Rest<A> {
 
     /// Its thread has died because of a bug: only a new process can recover.
     fn archive_has_ended(&self) -> ! {
-        error!(worker = self.me(), "the archive of history has ended");
+        error!(worker = self.me(), "the history archive thread has ended");
         eprintln!(
-            "veche: worker {}: the archive of history has ended",
+            "veche: worker {}: the history archive thread has ended",
             self.me()
         );
         std::thread::sleep(std::time::Duration::from_millis(200));

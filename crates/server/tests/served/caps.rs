@@ -60,7 +60,7 @@ fn at_the_cap_the_next_one_waits() {
             json!({"result": {"handed": 1}})
         );
         assert!(
-            server.log().contains("the connection cap is reached"),
+            server.log().contains("the connection limit is reached"),
             "said once"
         );
     });

@@ -74,7 +74,7 @@ fn nobody_serves_what_root_has_bound() {
     until("new files", || {
         get(server.public, "/again");
         text("access.log").contains("/again")
-            && text("veche.log").contains("process: log files opened anew")
+            && text("veche.log").contains("process: log files reopened")
     });
     // A reload is checked by the supervisor and applied by the server process.
     assert_eq!(server.ask("reload").expect("an answer")["ok"], true);

@@ -133,7 +133,7 @@ fn what_is_not_there_is_one_line_and_a_code() {
     assert!(code == Some(2) && said.contains("TABLE"), "{said}");
     // Without a descriptor there is no output.
     let answer = server.ask("dump").expect("an answer");
-    let missing = "what is wanted, or the descriptor to write to, is missing";
+    let missing = "the name or the descriptor to write to is missing";
     let expected = json!({"ok": false, "error": missing});
     assert_eq!(answer, expected);
     assert_eq!(written(&server, &["dump", "users"]), "");
@@ -204,6 +204,6 @@ fn a_server_that_ends_meanwhile_is_told_apart_from_the_end_of_the_rows() {
     let mut errors = child.stderr.take().expect("piped");
     errors.read_to_string(&mut said).expect("text");
     assert_eq!(child.wait().expect("it ends").code(), Some(3), "{said}");
-    let expected = "veche: the server process has ended before all rows were written\n";
+    let expected = "veche: the server process ended before all rows were written\n";
     assert_eq!(said, expected);
 }

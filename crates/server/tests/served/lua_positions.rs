@@ -156,7 +156,7 @@ fn what_is_asked_wrongly_is_an_error() {
         for (options, expected) in [
             (
                 r#"{"since":{"offset":1}}"#,
-                "tells its clients no positions",
+                "sends its clients no positions",
             ),
             (r#"{"sinse":1}"#, "there is no option 'sinse'"),
             (

@@ -336,7 +336,10 @@ fn a_service_that_does_not_stop_is_ended() {
         server.signal(Signal::TERM);
         // Within `drain_time` on its own: a killed process has another code.
         assert_eq!(server.exit_code(), Some(0));
-        assert_eq!(count(&server, "the service does not stop: it is ended"), 1);
+        assert_eq!(
+            count(&server, "the service did not stop in time: ending it"),
+            1
+        );
     });
 }
 

@@ -26,7 +26,7 @@ fn a_config_that_was_given_up_is_not_in_force_later() {
     let refused = ask(&veche.control(), RELOAD).expect_err("nobody answers");
     assert!(refused.contains("has not answered within 10s"), "{refused}");
     kill(server, Signal::CONT);
-    veche.await_log("given up is not in force");
+    veche.await_log("reload timed out is not in force");
     assert!(!veche.log().contains("the new config is in force"));
     // Neither side has applied it: it is still a change.
     let answer = ask(&veche.control(), RELOAD).expect("it is put in force");
@@ -94,7 +94,7 @@ fn a_worker_that_hangs_is_named_and_its_process_replaced() {
     });
     veche.await_another_than(server);
     let log = veche.log();
-    let why = "the server process hangs: worker 0 has not finished its turn for 1s, in its step ";
+    let why = "the server process hangs: worker 0 has been in one turn for 1s, in step ";
     assert!(log.contains(why), "{log}");
 }
 

@@ -36,14 +36,16 @@ fn a_log_that_was_moved_away_is_opened_anew_by_both_processes() {
     kill(veche.pid(), Signal::USR1);
     until("a line of each process", || {
         let text = text(&file);
-        text.contains("SIGUSR1: log files opened anew")
+        text.contains("SIGUSR1: log files reopened")
             && text.lines().any(|line| line.contains("process: log files"))
     });
     let length = text(&old).len();
     // To the server process alone: signalling all processes called `veche` must not kill it.
     fs::rename(&file, &old).expect("moved");
     kill(server, Signal::USR1);
-    until("another line", || text(&file).contains("opened anew"));
+    until("another line", || {
+        text(&file).contains("log files reopened")
+    });
     assert_eq!(veche.server_pid(), server);
     assert!(length > 0);
 }

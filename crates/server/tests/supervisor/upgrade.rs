@@ -146,7 +146,7 @@ fn a_program_that_is_no_good_changes_nothing() {
     let moved = text.replace(&veche.address().to_string(), "127.0.0.1:1");
     assert_ne!(moved, text);
     fs::write(veche.folder().join("veche.toml"), moved).expect("written");
-    refused("another address", "that takes `veche restart`");
+    refused("another address", "this needs `veche restart`");
     fs::write(veche.folder().join("veche.toml"), text).expect("written");
     upgrade(&veche).expect("upgraded at last");
 }
@@ -203,9 +203,9 @@ fn signals_that_come_in_the_middle_are_obeyed() {
             Signal::USR1
         });
         veche.await_log(if round % 2 == 0 {
-            "SIGHUP: loading"
+            "SIGHUP: reloading"
         } else {
-            "SIGUSR1: log files opened"
+            "SIGUSR1: log files reopened"
         });
         veche.await_status("ready", |status| status["state"] == "ready");
         ask(&veche.control(), UPGRADE).expect("upgraded");

@@ -49,7 +49,9 @@ pub(super) fn install(
     let read = lua.create_function(move |_, number: f64| {
         let stream = number_of(number).and_then(|number| own.streams.borrow().find(number));
         let stream = stream.ok_or_else(|| {
-            fault("the answer is closed: it was given up, or the coroutine that asked has ended")
+            fault(
+                "the answer is closed: it was cancelled, or the coroutine of the request has ended",
+            )
         })?;
         let token = own.call(Call::Http(Http::Read(Read { stream })));
         Ok(token.0 as f64)

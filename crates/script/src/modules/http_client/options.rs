@@ -263,7 +263,7 @@ impl Draft<'_> {
                 _ => return Err(self.bad(WHAT, "their names are strings")),
             };
             if name.is_empty() || !name.bytes().all(is_token) {
-                return Err(self.bad(WHAT, &format!("{name:?} is no name of a header")));
+                return Err(self.bad(WHAT, &format!("{name:?} is not a header name")));
             }
             if OWN_HEADERS.contains(&name.as_str()) {
                 return Err(self.bad(WHAT, &format!("{name} is the client's own")));

@@ -50,10 +50,11 @@ pub(super) fn install(
             let address: IpAddr = address
                 .to_str()?
                 .parse()
-                .map_err(|_| fault("that is no address"))?;
+                .map_err(|_| fault("not an address"))?;
             let clients = own.world.clients.get();
             if clients >= clients_max {
-                let why = format!("there are {clients_max} connections to other servers already");
+                let why =
+                    format!("the limit of {clients_max} connections to other servers is reached");
                 return Ok((None, Some(why)));
             }
             own.world.clients.set(clients + 1);

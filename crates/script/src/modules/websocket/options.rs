@@ -166,7 +166,7 @@ fn headers(value: &Value) -> Result<Vec<(String, String)>, String> {
             return Err(format!("{name} is written by the handshake; other headers"));
         }
         if name.is_empty() || !name.bytes().all(is_token) {
-            return Err(format!("{name:?} is no name of a header; one"));
+            return Err(format!("{name:?} is not a header name; one"));
         }
         for value in
             values(&value).ok_or_else(|| format!("{name}: a string, or a list of them,"))?
