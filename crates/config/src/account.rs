@@ -18,9 +18,7 @@ use crate::types::{Config, RunAs};
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
     /// The user or group does not exist.
-    #[error(
-        "server.{what}: there is no {what} {name:?} on this machine; a number is taken as it is"
-    )]
+    #[error("server.{what}: there is no {what} {name:?} on this machine; a number needs no entry")]
     Unknown {
         /// "user" or "group".
         what: &'static str,
@@ -237,7 +235,7 @@ mod tests {
         };
         assert_eq!(
             error(run_as("veche-has-no-such-user", None)),
-            "server.user: there is no user \"veche-has-no-such-user\" on this machine; a number is taken as it is"
+            "server.user: there is no user \"veche-has-no-such-user\" on this machine; a number needs no entry"
         );
         assert!(
             error(run_as("root", Some("veche-has-none")))

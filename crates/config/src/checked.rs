@@ -305,7 +305,7 @@ impl Checker<'_> {
                     let header = table.section.header();
                     self.problems.add(
                         table.at,
-                        format!("{header} without {name:?}, which it has to have"),
+                        format!("{header} without {name:?}, which is required"),
                     );
                 }
                 None
@@ -381,7 +381,7 @@ impl Checker<'_> {
             snapshots,
         };
         if table.has("group") && !table.has("user") {
-            let message = "group: it goes with user, which is not set";
+            let message = "group: needs user, which is not set";
             self.problems.add(table.key_at("group"), message);
         }
         (self.problems.count() == before).then_some(server)
@@ -517,7 +517,7 @@ impl Checker<'_> {
             files.extend(file);
             let key = secret.expose();
             if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-                self.problems.add(at, "keys: a key is made of visible ASCII characters without spaces, since it travels in a header");
+                self.problems.add(at, "keys: a key is made of visible ASCII characters without spaces, because it is sent in a header");
             } else if key.len() < KEY_BYTES_SAFE {
                 self.warn(
                     at,

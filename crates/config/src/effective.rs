@@ -64,7 +64,7 @@ impl fmt::Display for Effective {
         let file = shown(&self.file).to_string();
         writeln!(
             f,
-            "# What {file} amounts to; behind each value stands where it came from."
+            "# The effective configuration of {file}; the comment after each value is its origin."
         )?;
         let mut table = None;
         for setting in &self.settings {

@@ -204,7 +204,7 @@ impl OriginRule {
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
         {
-            return Err(format!("{scheme:?} is no scheme"));
+            return Err(format!("{scheme:?} is not a scheme"));
         }
         if rest.contains('/') {
             return Err("an origin ends after host and port: no path, no slash".to_owned());
@@ -233,7 +233,7 @@ fn split_port(rest: &str) -> Result<(&str, Option<u16>), String> {
     };
     match rest[colon + 1..].parse::<u16>() {
         Ok(port) if port > 0 => Ok((&rest[..colon], Some(port))),
-        _ => Err(format!("{:?} is no port", &rest[colon + 1..])),
+        _ => Err(format!("{:?} is not a port", &rest[colon + 1..])),
     }
 }
 
@@ -254,7 +254,7 @@ fn check_host(host: &str) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!(
-            "{host:?} is no host name (\"*\" stands in front of a dot only)"
+            "{host:?} is not a host name (\"*\" is allowed only in front of a dot)"
         ))
     }
 }

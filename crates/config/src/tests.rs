@@ -535,7 +535,7 @@ keys = ["short"]
         "/etc/veche/veche.toml:8:11: address: the push listener on [::]:8082 is not loopback and requires no key: every client that reaches it can push to every user",
         "/etc/veche/veche.toml:13:12: identity: \"query:user\" accepts any user name that the client sends: for demos and trusted networks only",
         "/etc/veche/veche.toml:14:1: [[route]] with neither identity nor channels: nothing can ever be pushed to its clients",
-        "/etc/veche/veche.toml:21:1: [[app]] \"idle\": no route leads to it",
+        "/etc/veche/veche.toml:21:1: [[app]] \"idle\": no route uses it",
         "/etc/veche/veche.toml:25:9: keys: a key of less than 16 characters can be guessed",
     ];
     assert_eq!(shown, expected);

@@ -68,7 +68,7 @@ impl Checker<'_> {
         if let Some(port) = port.filter(|&port| port != PORT && port != 0) {
             self.warn(
                 at,
-                format!("tls: acme: authorities connect to port {PORT} of each name: see that it leads to port {port} here"),
+                format!("tls: acme: the authority connects to port {PORT} of each name: it has to be forwarded to port {port} here"),
             );
         }
         if table.has("allow") {
@@ -108,11 +108,13 @@ fn parse_contact(text: &str) -> Result<String, String> {
 fn parse_name(text: &str) -> Result<String, String> {
     if text.starts_with("*.") || text == "*" {
         return Err(format!(
-            "{text:?}: a wildcard can be proven by DNS only; list the names, or take files of a client that does DNS-01"
+            "{text:?}: a wildcard can be proven by DNS only; list the names, or use the files of a client that does DNS-01"
         ));
     }
     if text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() {
-        return Err(format!("{text:?}: an address is no name; take a host name"));
+        return Err(format!(
+            "{text:?}: an address is not a name; use a host name"
+        ));
     }
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())

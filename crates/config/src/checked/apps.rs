@@ -144,7 +144,7 @@ impl Checker<'_> {
     /// Returns the index of a route's app.
     pub(super) fn app_of_route(&mut self, table: &Table, apps: &mut Apps) -> Option<usize> {
         if table.has("app") && table.has("script") {
-            let why = "script: it stands beside \"app\", which names a script already; one of them is enough";
+            let why = "script: \"app\" already names a script; use only one of them";
             self.problems.add(table.key_at("script"), why);
             return None;
         }
@@ -153,14 +153,14 @@ impl Checker<'_> {
         }
         let Some(name) = text(table, "app") else {
             if table.is_sound("app") && table.is_sound("script") {
-                let why = "[[route]] with handler \"lua\" has to have \"script\" or \"app\"";
+                let why = "[[route]] with handler \"lua\" needs \"script\" or \"app\"";
                 self.problems.add(table.at, why);
             }
             return None;
         };
         for beside in BESIDE {
             if table.has(beside) {
-                let why = format!("{beside}: beside \"app\" it stands in [[app]]");
+                let why = format!("{beside}: with \"app\" it belongs in [[app]]");
                 self.problems.add(table.key_at(beside), why);
             }
         }
@@ -260,10 +260,7 @@ impl Checker<'_> {
     pub(super) fn unused_apps(&mut self, apps: &Apps) {
         for checked in apps.list.iter().filter(|checked| !checked.used) {
             if let Some(name) = &checked.name {
-                self.warn(
-                    checked.at,
-                    format!("[[app]] {name:?}: no route leads to it"),
-                );
+                self.warn(checked.at, format!("[[app]] {name:?}: no route uses it"));
             }
         }
     }

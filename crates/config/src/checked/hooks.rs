@@ -36,7 +36,7 @@ impl Checker<'_> {
             };
             let idle = OPTIONS.into_iter().filter(|name| !meant.contains(name));
             for option in idle.filter(|option| table.has(option)) {
-                let why = format!("{option}: without a URL nobody is asked anything");
+                let why = format!("{option}: has no effect without a URL");
                 self.warn(table.key_at(option), why);
             }
             if !has_app {
@@ -54,7 +54,7 @@ impl Checker<'_> {
             self.warn(table.key_at(name), why);
         }
         if given.contains(&Kind::SubRefresh) && !given.contains(&Kind::Subscribe) && !has_app {
-            let why = "sub_refresh: without subscribe no subscription is the back end's";
+            let why = "sub_refresh: without subscribe the back end has no subscriptions to refresh";
             self.warn(table.key_at("sub_refresh"), why);
         }
         let mut urls: [Option<SecretUrl>; Kind::ALL.len()] = Default::default();

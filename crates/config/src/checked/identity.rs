@@ -43,7 +43,7 @@ impl Checker<'_> {
             _ => Some(Vec::new()),
         };
         if name != "jwks" && table.has("jwks_ca") {
-            let why = "jwks_ca: it means nothing without \"jwks\"";
+            let why = "jwks_ca: has no effect without \"jwks\"";
             self.problems.add(table.key_at("jwks_ca"), why);
         }
         let refuses_short_secrets = word(table, "short_secret") == "refuse";
@@ -54,7 +54,7 @@ impl Checker<'_> {
         if places.iter().any(|place| matches!(place, Place::Cookie(_))) {
             self.warn(
                 table.value_at("token"),
-                "token: a cookie goes along with what other sites' pages open: keep \"origins\" of the routes narrow",
+                "token: browsers send cookies with connections that pages of other sites open: keep \"origins\" of the routes narrow",
             );
         }
         Some(Jwt {
@@ -120,12 +120,12 @@ impl Checker<'_> {
             }
             [name] if beside.starts_with("secret_") => *name,
             [name] => {
-                let why = format!("{name}: it means nothing without a secret in its place");
+                let why = format!("{name}: has no effect without the secret it replaces");
                 self.problems.add(table.key_at(name), why);
                 return None;
             }
             [.., last] => {
-                let why = format!("{last}: there is one previous secret at most");
+                let why = format!("{last}: at most one previous secret");
                 self.problems.add(table.key_at(last), why);
                 return None;
             }
@@ -167,7 +167,7 @@ impl Checker<'_> {
                 if url.expose().starts_with("http://") && !is_near(&url) {
                     self.warn(
                         table.value_at("jwks"),
-                        "jwks: keys that come by http:// are whoever's is in between: take https://",
+                        "jwks: keys fetched over http:// can be replaced on the network: use https://",
                     );
                 }
                 KeySource::Published(Published {

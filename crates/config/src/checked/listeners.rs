@@ -118,7 +118,7 @@ impl Checker<'_> {
             let example = "[[listen]] with address = \"127.0.0.1:8080\"";
             self.problems.add(
                 None,
-                format!("no [[listen]], so nobody could connect; add {example}"),
+                format!("no [[listen]], so no client could connect; add {example}"),
             );
         }
         listeners
@@ -133,7 +133,7 @@ impl Checker<'_> {
         if table.has("client_address") && !table.has("trusted_proxies") {
             self.warn(
                 table.key_at("client_address"),
-                "client_address: without trusted_proxies nobody is believed",
+                "client_address: has no effect without trusted_proxies",
             );
         }
         let proxy_protocol = table.value("proxy_protocol") == Some(Value::Flag(true));
@@ -199,7 +199,7 @@ impl Checker<'_> {
         if ROLES.contains(&name.as_str()) {
             self.problems.add(
                 at,
-                format!("name: {name:?} is the word for a role; take another"),
+                format!("name: {name:?} is the name of a role; choose another"),
             );
         }
         if before

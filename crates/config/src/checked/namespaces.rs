@@ -59,7 +59,7 @@ impl Checker<'_> {
             }
         }
         if let Some(table) = shares.filter(|_| parts == limits.history_bytes) {
-            let why = "history_size: other namespaces have all of history_bytes in [limits] for themselves, so these channels keep nothing";
+            let why = "history_size: other namespaces have all of history_bytes in [limits] for themselves, so these channels have no history";
             self.warn(table.key_at("history_size"), why);
         }
     }
@@ -104,7 +104,7 @@ impl Checker<'_> {
         let slow_miss = word(table, "slow_consumer") == "miss";
         if slow_miss && size.is_some() {
             let why =
-                "slow_consumer: with history_size clients are promised that nothing is missing";
+                "slow_consumer: with history_size clients rely on receiving every publication";
             self.problems.add(table.value_at("slow_consumer"), why);
         }
         let (presence, join_leave) = (flag("presence"), flag("join_leave"));
@@ -115,7 +115,7 @@ impl Checker<'_> {
         };
         let is_watched = presence || join_leave || told != Told::Nothing;
         if !is_watched && table.has("leave_delay") {
-            let why = "leave_delay: without presence, join_leave or events nobody sees who leaves";
+            let why = "leave_delay: has no effect without presence, join_leave or events";
             self.warn(table.key_at("leave_delay"), why);
         }
         let force_push_join_leave = flag("force_push_join_leave");

@@ -50,7 +50,7 @@ impl Checker<'_> {
             if is_sandboxed {
                 self.problems.add(
                     at,
-                    format!("identity: \"{identity}\" does not go with server.sandbox, in which nothing can be run and no module be loaded: take one of them"),
+                    format!("identity: \"{identity}\" does not go with server.sandbox, which prevents running programs and loading modules: use one of them"),
                 );
             } else if !asked.contains(&service) {
                 asked.push(service);
@@ -75,7 +75,7 @@ impl Checker<'_> {
             self.problems.add(
                 at,
                 format!(
-                    "identity: \"{identity}\" makes clients send passwords, which could be read on the network on {}: give that listener tls, or let it listen on 127.0.0.1, or name in trusted_proxies who has TLS in front of it",
+                    "identity: \"{identity}\" makes clients send passwords, which could be read on the network at {}: give that listener tls, or let it listen on 127.0.0.1, or name in trusted_proxies who has TLS in front of it",
                     label.unwrap_or_default()
                 ),
             );
@@ -84,7 +84,7 @@ impl Checker<'_> {
             self.warn(
                 at,
                 format!(
-                    "identity: \"{identity}\": between the trusted proxies and {} passwords travel in plain text",
+                    "identity: \"{identity}\": passwords are sent in plain text between the trusted proxies and {}",
                     label.unwrap_or_default()
                 ),
             );

@@ -124,7 +124,7 @@ impl Checker<'_> {
                     .map(|word| format!("{word:?}"))
                     .collect();
                 let message = format!(
-                    "{name}: it means nothing to handler {handler:?}, only to {}",
+                    "{name}: has no effect with handler {handler:?}, only with {}",
                     friends.join(", ")
                 );
                 self.problems.add(table.key_at(name), message);
@@ -154,7 +154,7 @@ impl Checker<'_> {
         {
             self.problems.add(
                 at,
-                "listen: a push listener takes lines and no requests, so it has no routes",
+                "listen: a push listener accepts lines, not requests, so it has no routes",
             );
             return None;
         }
@@ -163,7 +163,7 @@ impl Checker<'_> {
             let message = match listen {
                 "public" | "internal" if !roles_known => return None,
                 "public" | "internal" if !table.has("listen") => {
-                    "no [[listen]] is public, so this route would never be used; say which with listen = NAME".to_owned()
+                    "no [[listen]] is public, so this route would never be used; choose one with listen = NAME".to_owned()
                 }
                 "public" | "internal" => format!("listen: no [[listen]] has role {listen:?}"),
                 _ => {
@@ -347,7 +347,7 @@ impl Checker<'_> {
     fn has_positions(&mut self, table: &Table) -> bool {
         let has_positions = matches!(table.value("positions"), Some(Value::Flag(true)));
         if has_positions && word(table, "outbox_full") != "disconnect" {
-            let why = "outbox_full: clients with positions are promised that nothing is missing; it has to be \"disconnect\"";
+            let why = "outbox_full: clients with positions rely on receiving every publication; it has to be \"disconnect\"";
             self.problems
                 .add(table.value_at("outbox_full"), why.to_owned());
         }
@@ -368,7 +368,7 @@ impl Checker<'_> {
             if table.has("over_rate") {
                 self.warn(
                     table.key_at("over_rate"),
-                    "over_rate: without message_rate or byte_rate nothing is too fast",
+                    "over_rate: has no effect without message_rate or byte_rate",
                 );
             }
             return None;
@@ -392,7 +392,7 @@ impl Checker<'_> {
         match &mut identity {
             Identity::Token(own) => *own = anonymous,
             _ if anonymous != Anonymous::None => {
-                let why = "anonymous: it means nothing without identity = \"jwt\"";
+                let why = "anonymous: has no effect without identity = \"jwt\"";
                 self.problems.add(table.key_at("anonymous"), why);
             }
             _ => {}
@@ -428,7 +428,7 @@ impl Checker<'_> {
         let at = table.value_at("root");
         let Some(root) = text(table, "root") else {
             if table.is_sound("root") {
-                self.problems.add(table.at, "[[route]] with handler \"static\" has to have \"root\": a folder or \"builtin:demo\"");
+                self.problems.add(table.at, "[[route]] with handler \"static\" needs \"root\": a folder or \"builtin:demo\"");
             }
             return None;
         };

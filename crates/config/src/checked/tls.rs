@@ -77,7 +77,7 @@ impl Checker<'_> {
         if table.has(name) {
             self.problems.add(
                 table.key_at(name),
-                format!("{name}: it means nothing without {other:?}"),
+                format!("{name}: has no effect without {other:?}"),
             );
         }
     }
@@ -100,7 +100,7 @@ impl Checker<'_> {
         if facts.valid_from_s > now_s {
             self.warn(
                 at,
-                format!("tls: the certificate in {file} does not hold yet, or the clock of this machine is wrong: clients refuse it"),
+                format!("tls: the certificate in {file} is not valid yet, or the clock of this machine is wrong: clients refuse it"),
             );
         }
         if facts.is_key_exposed {

@@ -98,7 +98,7 @@ fn what_comes_to_nothing_is_warned_of() {
         ),
         (
             format!("{ROUTE}[hooks]\nsub_refresh = {url}\n"),
-            "sub_refresh: without subscribe no subscription is the back end's",
+            "sub_refresh: without subscribe the back end has no subscriptions to refresh",
         ),
         (
             format!("{ROUTE}[hooks]\nconnect = \"https://example.org/\"\n"),
@@ -123,9 +123,7 @@ fn an_app_decides_on_a_route_that_leads_to_it() {
         let config = good(&format!("{LISTEN}{ROUTE}{route}{app}{ROOMS}{hooks}"));
         let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
         assert!(
-            warnings
-                .iter()
-                .all(|why| why.contains("no route leads to it")),
+            warnings.iter().all(|why| why.contains("no route uses it")),
             "{warnings:?}"
         );
         let Handler::Session { app: Some(app), .. } = &config.routes[0].handler else {

@@ -90,11 +90,11 @@ fn what_is_wrong_with_them() {
         ),
         (
             "client_ca = \"ca.pem\"",
-            &["3:1: client_ca: it means nothing without \"tls\""],
+            &["3:1: client_ca: has no effect without \"tls\""],
         ),
         (
             &format!("tls = {certificate}\nclient_certificate = \"optional\""),
-            &["4:1: client_certificate: it means nothing without \"client_ca\""],
+            &["4:1: client_certificate: has no effect without \"client_ca\""],
         ),
         (
             &format!("tls = {certificate}\nclient_ca = \"lost.pem\""),
@@ -122,7 +122,7 @@ fn what_should_be_known_of_them() {
         (
             "certificate = \"early.pem\", key = \"exposed.key\"",
             &[
-                "3:7: tls: the certificate in /etc/veche/early.pem does not hold yet, or the clock of this machine is wrong: clients refuse it",
+                "3:7: tls: the certificate in /etc/veche/early.pem is not valid yet, or the clock of this machine is wrong: clients refuse it",
                 "3:7: tls: every user of this machine may read the key in /etc/veche/exposed.key; chmod o= /etc/veche/exposed.key",
             ],
         ),
@@ -253,7 +253,7 @@ fn certificates_that_are_ordered() {
         said,
         [
             "/etc/veche/veche.toml:3:1: allow: the authority of tls.acme uses addresses that are not public; allow all addresses",
-            "/etc/veche/veche.toml:4:7: tls: acme: authorities connect to port 443 of each name: see that it leads to port 8443 here",
+            "/etc/veche/veche.toml:4:7: tls: acme: the authority connects to port 443 of each name: it has to be forwarded to port 8443 here",
         ]
     );
 }
@@ -283,13 +283,13 @@ fn what_is_wrong_with_orders() {
         (
             "tls = { acme = [\"*.example.org\"] }",
             &[
-                "3:7: tls: acme: \"*.example.org\": a wildcard can be proven by DNS only; list the names, or take files of a client that does DNS-01",
+                "3:7: tls: acme: \"*.example.org\": a wildcard can be proven by DNS only; list the names, or use the files of a client that does DNS-01",
             ],
         ),
         (
             "tls = { acme = [\"192.0.2.1\", \"a.example\", \"A.example\"] }",
             &[
-                "3:7: tls: acme: \"192.0.2.1\": an address is no name; take a host name",
+                "3:7: tls: acme: \"192.0.2.1\": an address is not a name; use a host name",
                 "3:7: tls: acme: \"a.example\" is listed twice",
             ],
         ),
