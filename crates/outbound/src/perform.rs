@@ -1,4 +1,4 @@
-//! Who performs which call.
+//! Assigns calls to their clients.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -13,7 +13,7 @@ use veche_tls::Trusts;
 use crate::metrics::{Client, Metrics};
 use crate::{fastcgi, http, mysql, password, redis, resolve};
 
-/// What calls share: pools and clients, by what they lead to.
+/// Pools and clients, shared by calls with the same settings.
 #[derive(Debug)]
 pub(crate) struct Clients {
     pub(crate) metrics: Metrics,
@@ -24,7 +24,7 @@ pub(crate) struct Clients {
     fastcgi: Known<FastcgiPool, fastcgi::Client>,
 }
 
-/// Clients by their servers.
+/// Clients by server.
 type Known<K, C> = Mutex<HashMap<Arc<K>, Arc<C>>>;
 
 impl Default for Clients {
@@ -76,7 +76,7 @@ fn find<K: Eq + Hash, C>(known: &Known<K, C>, server: &Arc<K>, make: impl FnOnce
     Arc::clone(place.or_insert_with(|| Arc::new(make())))
 }
 
-/// Performs one.
+/// Performs one call.
 pub(crate) async fn perform(clients: &Clients, call: Call) -> Outcome {
     let (client, outcome) = match call {
         Call::Resolve(resolve) => (Client::Resolve, resolve::perform(resolve).await),

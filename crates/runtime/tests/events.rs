@@ -1,4 +1,4 @@
-//! What Veche says: events of the contract and the answer to a hello, by the vectors.
+//! Compares encoded events and hello answers with the vectors.
 
 mod support;
 
@@ -218,7 +218,7 @@ fn events_are_written_as_their_vectors() {
         let wire = written(event, *id, *known);
         assert_eq!(wire, Some(vector("events", name).wire()), "{name}");
     }
-    // The runtime's own are start and cancel.
+    // Start and cancel are made by the runtime.
     assert_eq!(table.len() + 2, vectors("events").len());
     for event in [
         Event::Run,
