@@ -21,7 +21,6 @@ channels = [\"news\", \"room:*\"]
 [[route]]
 path = \"/all/*\"
 handler = \"centrifuge\"
-anonymous = \"all\"
 
 [[namespace]]
 name = \"\"
@@ -111,6 +110,17 @@ fn a_user_is_reached_on_every_node() {
     );
     let channels = result(&b, "channels", json!({}));
     assert_eq!(channels["partial"], Value::Null, "{channels}");
+    // By its id one connection is found, wherever it is.
+    let mut ids = answer["connections"].as_object().expect("an object").keys();
+    let first = ids.next().expect("one");
+    result(&a, "disconnect", json!({"user": "ann", "client": first}));
+    until("one to be gone", || {
+        result(&a, "user_status", json!({"user": "ann"}))["connections"] == 1
+    });
+    let mut again = user(&b, "ann");
+    until("both again", || {
+        result(&a, "user_status", json!({"user": "ann"}))["connections"] == 2
+    });
     let answer = result(&b, "disconnect", json!({"user": "ann"}));
     assert_eq!(answer, json!({"disconnected": 2}));
     // Done when it is answered.
@@ -119,6 +129,7 @@ fn a_user_is_reached_on_every_node() {
     assert!(status["last_seen"].is_u64(), "{status}");
     here.closed();
     there.closed();
+    again.closed();
     assert!(other.is_alive());
 }
 
