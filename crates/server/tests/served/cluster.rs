@@ -309,3 +309,28 @@ fn nodes_that_disagree_say_so_once() {
     assert!(shown.contains("disagrees: settings"), "{shown}");
     assert!(shown.contains("this node"), "{shown}");
 }
+
+#[test]
+fn bans_reach_a_node_behind_a_bad_connection() {
+    let redis = Backing::redis();
+    let relay = Relay::to(redis.port);
+    let (a, b) = (node(redis.port, "a"), node(relay.port, "b"));
+    knows(&a, 2);
+    for (name, fault, partial) in [
+        ("ann", Fault::Delay(100), Value::Null),
+        ("bob", Fault::Stall, json!("1 of 2")),
+        ("eve", Fault::HalfOpen, json!("1 of 2")),
+    ] {
+        until("both nodes", || {
+            let answer = result(&a, "user_status", json!({"user": name}));
+            names(&a).len() == 2 && answer["partial"] == Value::Null
+        });
+        let (mut banned, mut other) = (user(&b, name), user(&b, "other"));
+        relay.set(fault);
+        let answer = result(&a, "block_user", json!({"user": name}));
+        assert_eq!(answer["partial"], partial, "{fault:?}: {answer}");
+        relay.set(Fault::None);
+        assert_eq!(banned.closed(), 3507, "{fault:?}");
+        assert!(other.is_alive(), "{fault:?}");
+    }
+}
