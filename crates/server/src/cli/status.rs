@@ -281,6 +281,30 @@ mod tests {
     }
 
     #[test]
+    fn nodes_are_listed_with_what_is_wrong_with_them() {
+        let node = |name: &str, is_own: bool, disagrees: Value| {
+            json!({
+                "name": name, "id": "00000000000000aa", "version": "0.1.0", "sessions": 12, "users": 3,
+                "channels": 4, "uptime_s": 61, "is_own": is_own, "is_draining": !is_own,
+                "disagrees": disagrees,
+            })
+        };
+        let seen = json!({
+            "is_current": false, "questions": 7, "partial_answers": 2,
+            "nodes": [node("a", true, Value::Null), node("longer\u{1b}", false, json!("settings"))],
+        });
+        let expected = "\
+node     id                version  sessions  users  channels  uptime
+a        00000000000000aa  0.1.0    12        3      4         1m 1s   this node
+longer   00000000000000aa  0.1.0    12        3      4         1m 1s   ends soon, disagrees: settings
+this node is cut off from the others
+2 of 7 answers did not cover all nodes
+";
+        assert_eq!(cluster(&seen), expected);
+        assert!(cluster(&Value::Null).starts_with("not a node of a cluster"));
+    }
+
+    #[test]
     fn what_took_long_is_listed_by_kind() {
         let kinds = json!({
             "turn": [],
