@@ -73,7 +73,7 @@ pub enum Reply {
     Password(password::PasswordReply),
     /// To [`Call::Fastcgi`].
     Fastcgi(FastcgiReply),
-    /// To a question that is no call: where connections are that were looked for.
+    /// The connections found by a search, which is not a call.
     Places(Vec<Place>),
     /// The answer of a channel's home, which is not a call.
     Channel(channel::ChannelReply),

@@ -56,7 +56,7 @@ pub struct Config {
     pub engine: Engine,
     /// Of `[node]`: the name of this server among others; `None`: that of the machine.
     pub node_name: Option<String>,
-    /// `[access_log]`, if there is to be one.
+    /// `[access_log]`, if enabled.
     pub access_log: Option<AccessLog>,
     /// `[limits]`
     pub limits: Limits,

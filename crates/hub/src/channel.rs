@@ -96,7 +96,7 @@ impl Channel {
         self.waiting > 0 || self.subscribers_all() > 0
     }
 
-    /// Takes the subscriber at `place` out. Returns the slot that moved to its place, if one did.
+    /// Removes the subscriber at an index. Returns the slot that moved to this index, if one did.
     pub(crate) fn remove_subscriber(&mut self, place: u32) -> Option<u32> {
         match &mut self.queue {
             Some(queue) => {

@@ -115,7 +115,7 @@ pub trait Engine {
         false
     }
 
-    /// Returns how many receipts of a channel the engine holds.
+    /// Returns the number of pending requests of a channel.
     fn waiting(&self, _slot: u32) -> u32 {
         0
     }
@@ -463,7 +463,7 @@ pub enum Report {
     /// A publication is ordered; its item comes by itself. With its position where it is stored, and the number of nodes
     /// with subscribers, where the engine knows it. How many subscribers it has is not known.
     Published(Receipt, Option<Position>, Option<u32>),
-    /// The engine has not answered: whether a publication was stored is not known.
+    /// The engine did not answer: whether a publication was stored is unknown.
     Failed(Receipt),
     /// A publication was stale. With the position of its channel; `None` stands for that of the last delivered item.
     Skipped(Receipt, Option<Position>),

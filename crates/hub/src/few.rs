@@ -89,7 +89,7 @@ impl<T: Copy> Few<T> {
     }
 }
 
-/// Grows by half instead of doubling: with many small entries the slack is what memory goes to.
+/// Grows by half instead of doubling: with many small entries spare capacity dominates memory use.
 pub(crate) fn reserve_one<T>(entries: &mut Vec<T>) {
     if entries.len() == entries.capacity() {
         entries.reserve_exact((entries.len() / 2).max(16));

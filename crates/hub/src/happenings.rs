@@ -18,7 +18,7 @@ const EMPTY_MAX: usize = 100_000;
 /// Minimum interval between two reports of a channel as [`What::Empty`], however often clients subscribe.
 const EMPTY_MS: u64 = 1_000;
 
-/// Something that has happened.
+/// An event of a channel or a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happening {
     /// The channel; `#user` for a user.

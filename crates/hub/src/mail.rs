@@ -186,22 +186,22 @@ impl Mail {
     }
 }
 
-/// What somebody wants to know of a channel, or have done to it, by its home.
+/// A query or an operation on a channel, answered by its home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// A part of its history: [`Answer::History`].
+    /// Reads a page of the history: [`Answer::History`].
     History(Query),
-    /// Its publications are to be let go of; its position stays: [`Answer::HistoryRemoved`].
+    /// Removes the publications; the position stays: [`Answer::HistoryRemoved`].
     RemoveHistory,
-    /// Who is there: [`Answer::Presence`].
+    /// Lists the members: [`Answer::Presence`].
     Presence,
-    /// How many are there: [`Answer::PresenceStats`].
+    /// Counts the members: [`Answer::PresenceStats`].
     PresenceStats,
-    /// Whether the user is there whose channel it is: [`Answer::UserStatus`].
+    /// The online status of the user of a personal channel: [`Answer::UserStatus`].
     UserStatus,
 }
 
-/// Where a request came from, and who wants to know what became of it.
+/// The worker that a request came from, and the session and ticket that wait for its result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     pub(crate) from: WorkerId,

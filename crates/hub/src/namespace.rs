@@ -8,15 +8,15 @@ use foldhash::fast::RandomState;
 
 use crate::Pattern;
 
-/// What of a channel is told to the back end.
+/// Which events of a channel the back end receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Told {
-    /// Nothing.
+    /// No events.
     #[default]
     Nothing,
-    /// When it gets its first subscriber and loses its last; when somebody wants its latest publication, and there is none.
+    /// Occupied and vacated, and a request for the latest publication when there is none.
     Occupancy,
-    /// Also who joins and leaves.
+    /// Joins and leaves as well.
     Members,
 }
 
@@ -286,7 +286,7 @@ pub fn namespace_of(channel: &str) -> &str {
     }
 }
 
-/// The namespaces whose channels are heard together.
+/// The namespaces with a wildcard channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wildcards(Arc<[Wildcard]>);
 
@@ -297,7 +297,7 @@ struct Wildcard {
 }
 
 impl Wildcards {
-    /// Those of these namespaces. Personal channels have none.
+    /// Returns the wildcards of these namespaces. Personal channels have none.
     pub fn new<'n>(namespaces: impl IntoIterator<Item = &'n str>) -> Self {
         let all = namespaces.into_iter().map(|namespace| Wildcard {
             namespace: namespace.into(),
@@ -309,14 +309,14 @@ impl Wildcards {
         Self(all.collect())
     }
 
-    /// Whether a namespace has one.
+    /// Returns whether a namespace has a wildcard channel.
     pub fn has(&self, namespace: &str) -> bool {
         self.0.iter().any(|one| *one.namespace == *namespace)
     }
 
-    /// The channel by which all of this one's namespace are heard, which may be this one itself.
+    /// Returns the wildcard channel of a channel's namespace, which may be the channel itself.
     pub fn of(&self, channel: &str) -> Option<&str> {
-        // What may fit a pattern belongs to no namespace of that kind, whether there is one or not.
+        // A name that may match a pattern belongs to no such namespace, whether a pattern exists or not.
         if self.0.is_empty() || channel.starts_with('/') {
             return None;
         }

@@ -18,7 +18,7 @@ use crate::{
 #[error("the channel can't accept a publication now")]
 pub struct NoCredit;
 
-/// What keeps a publication from being ordered now.
+/// What prevents a publication from being ordered now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocked {
     /// An earlier publication of its channel is stalled.
@@ -239,7 +239,7 @@ impl<E: Engine> Hub<E> {
             }
             Order::Later => {
                 self.wait_in_engine(index, has_slot);
-                // Those with the same key come behind it.
+                // Repetitions with the same key are ordered behind it.
                 self.keep_key(index, terms.map(|terms| &**terms), published);
                 return None;
             }

@@ -86,7 +86,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: whether the engine keeps a publication from being ordered. `is_passing`: it is not kept.
+    /// Home: returns whether the engine prevents a publication from being ordered. `is_passing`: it is not stored.
     #[inline]
     pub(crate) fn blocked_by_engine(&self, index: u32, is_passing: bool) -> Option<Blocked> {
         if !self.engine.is_deferring() {
@@ -341,7 +341,7 @@ impl<E: Engine> Hub<E> {
     }
 }
 
-/// Of a channel that does not remember any more.
+/// Options of a channel that no longer has history.
 const NO_HISTORY: crate::History = crate::History {
     size: 1,
     ttl_ms: 0,

@@ -205,10 +205,10 @@ impl Hash for ByUser {
     }
 }
 
-/// The members of this worker's subscriptions, and as home those of channels.
+/// The members of this worker's subscriptions and, as home, of channels.
 #[derive(Default)]
 pub(crate) struct Presence {
-    /// Local: as whom a subscription is known, by slot.
+    /// Local: the member of a subscription, by slot.
     pub(crate) members: HashMap<u32, Arc<ClientInfo>, RandomState>,
     /// Home: by name of the channel, which may have no subscriber any more, but members who may come back. None is empty.
     pub(crate) rosters: HashMap<Arc<str>, Roster, RandomState>,
@@ -218,18 +218,18 @@ pub(crate) struct Presence {
 }
 
 impl Presence {
-    /// How many members, rosters and users who may come back there are.
+    /// Returns the numbers of members, of channels with members, and of users in their leave delay.
     pub(crate) fn sizes(&self) -> [usize; 3] {
         [self.members.len(), self.rosters.len(), self.leaving.len()]
     }
 
-    /// Home: the members of channels, those included who may come back.
+    /// Home: iterates over the members of channels, including those in their leave delay.
     pub(crate) fn members_here(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ClientInfo>)> {
         let rosters = self.rosters.iter();
         rosters.flat_map(|(name, roster)| roster.clients().map(move |client| (name, client)))
     }
 
-    /// Whether there is something to be done at its time.
+    /// Returns whether a timer is pending.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.leaving.is_empty()
     }

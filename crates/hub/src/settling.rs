@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::mail::Origin;
 use crate::{Answer, Caller, Deed, Engine, Hub, Instruction, Mail, Outlet, WorkerId};
 
-/// The homes that an instruction concerns.
+/// The homes affected by a command.
 enum Reach<'i> {
     /// None: the command changes only sessions.
     Sessions,

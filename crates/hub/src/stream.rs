@@ -11,8 +11,8 @@ use crate::{
     Restored, Since, Version,
 };
 
-/// So long a stream is kept to which nobody has ever published and nobody is subscribed: there is nothing to come back
-/// to, but for who lost his connection just now.
+/// How long an empty stream without subscribers is kept if nothing was ever published to it. There is nothing to
+/// recover, except for a subscriber that just lost its connection.
 pub(crate) const FRESH_MS: u64 = 60_000;
 
 /// The stream of a channel.

@@ -21,8 +21,8 @@ impl fmt::Display for NodeId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ticket(pub u32);
 
-/// A request that waits for an answer: of a back end's call, or of another session. Its worker, session and ticket are
-/// those of the node that asks.
+/// A request that waits for a reply: an API call of a back end, or a request of another session. The worker, session
+/// and ticket belong to the requesting node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Caller {
     /// The worker of its connection.

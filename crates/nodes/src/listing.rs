@@ -55,7 +55,7 @@ impl Listing {
         }
     }
 
-    /// All of them, in no order; `None` if there are more than [`LISTED_MAX`].
+    /// Returns all channels in unspecified order; `None` if there are more than [`LISTED_MAX`].
     pub fn channels(&self) -> Option<&[(Arc<str>, u32)]> {
         (!self.is_too_long).then_some(&self.channels)
     }

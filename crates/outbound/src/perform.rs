@@ -69,7 +69,7 @@ impl Clients {
     }
 }
 
-/// The client for a server, made when it is first asked for.
+/// Returns the client of a server, creating it on first use.
 fn find<K: Eq + Hash, C>(known: &Known<K, C>, server: &Arc<K>, make: impl FnOnce() -> C) -> Arc<C> {
     let mut known = known.lock();
     let place = known.entry(Arc::clone(server));

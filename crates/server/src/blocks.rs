@@ -184,7 +184,7 @@ impl Blocks {
         self.table.read().blocks().collect()
     }
 
-    /// Whether a user is not let in.
+    /// Returns whether a user is banned.
     pub(crate) fn has_user(&self, user: &str, now_s: u64) -> bool {
         if !self.is_used.load(Relaxed) {
             return false;

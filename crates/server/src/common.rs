@@ -94,7 +94,7 @@ pub(crate) struct Common {
     pub(crate) decisions: Decisions,
     /// The other nodes, if this process belongs to a cluster.
     pub(crate) cluster: Option<Arc<Cluster>>,
-    /// When `warn_rarely` last spoke, in seconds since the start, plus one.
+    /// The time of the last line of `warn_rarely` in seconds since the start, plus one.
     warned: AtomicU64,
 }
 
@@ -164,7 +164,7 @@ impl Common {
         Self { cluster, ..self }
     }
 
-    /// Those are not let in.
+    /// Sets the bans.
     pub(crate) fn with_blocks(self, blocks: Blocks) -> Self {
         Self { blocks, ..self }
     }

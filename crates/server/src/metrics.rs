@@ -93,7 +93,7 @@ impl Report {
         self
     }
 
-    /// The same, which tells the developer's pages what fails.
+    /// Adds the notices of developer pages.
     pub(crate) fn with_dev(self, dev: Option<Arc<Dev>>) -> Self {
         Self { dev, ..self }
     }

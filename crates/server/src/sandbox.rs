@@ -197,7 +197,7 @@ fn engine_port(config: &Config) -> Option<u16> {
     }
 }
 
-/// What is not there can't be read either way.
+/// Missing paths can't be accessed either way.
 fn allow(
     rules: RulesetCreated,
     path: &Path,

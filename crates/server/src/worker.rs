@@ -78,7 +78,7 @@ struct Rest<A: Host> {
     ledger: Option<Ledger>,
     /// The way to an engine outside the process.
     engine: Option<Box<crate::engine::Port>>,
-    /// Decides on commands instead of the hooks.
+    /// Replaces the hooks in tests.
     decider: Option<Box<dyn Decide>>,
     /// Receives completions of other threads.
     completions: Arc<Completions>,
@@ -153,7 +153,7 @@ impl<D: Driver, A: Host> Worker<D, A> {
         self.rest.engine = Some(Box::new(port));
     }
 
-    /// Accepts on a socket, for the site's listener with that index.
+    /// Accepts connections on a socket for the configured listener with an index.
     pub(crate) fn listen(
         &mut self,
         listener: u16,

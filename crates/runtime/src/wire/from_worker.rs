@@ -156,7 +156,7 @@ pub enum WorkerEffect<'a> {
     },
 }
 
-/// A question of a handler.
+/// A call of a handler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerCall<'a> {
     /// The id that the result refers to.
@@ -167,7 +167,7 @@ pub struct WorkerCall<'a> {
     pub what: What<'a>,
 }
 
-/// What a handler asks for.
+/// The kinds of calls.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What<'a> {
     /// A call of the server API.

@@ -197,7 +197,7 @@ pub struct WelcomeHead<'a> {
     pub head_bytes_max: u32,
     /// The longest payload accepted, in bytes.
     pub payload_bytes_max: u32,
-    /// The application's options, as its configuration has them.
+    /// The application's options from its configuration.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub options: Option<&'a RawValue>,
 }
@@ -526,7 +526,7 @@ pub struct DisconnectHead<'a> {
     pub reason: Cow<'a, str>,
 }
 
-/// Of a [`FrameKind::Call`]; each call has its own fields.
+/// The head of a [`FrameKind::Call`] frame. Each call uses some of the fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallHead<'a> {
     /// The frame's type.

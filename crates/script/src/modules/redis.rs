@@ -188,7 +188,7 @@ fn connect(keyspaces: &Kept<Keyspace>, argument: &Value) -> mlua::Result<f64> {
     number.ok_or_else(|| fault("redis.connect: 256 different servers already"))
 }
 
-/// Adds an argument; the error says what it should be.
+/// Adds an argument; the error describes the expected types.
 fn push(lua: &Lua, command: &mut Command, value: &Value) -> Result<(), String> {
     let found = match value {
         Value::String(text) => {

@@ -92,7 +92,7 @@ fn cluster(cluster: &Value) -> String {
     text
 }
 
-/// The kinds one below the other, each with its longest first.
+/// Formats each kind with its slowest operations first.
 fn slow(kinds: &Value) -> String {
     let mut text = String::new();
     for (kind, from) in [

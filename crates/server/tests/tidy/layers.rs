@@ -18,7 +18,7 @@ const LAYERS: &[&str] = &[
     "backend",
 ];
 
-/// The file above all layers that names the client protocols.
+/// The file above all layers that lists the client protocols.
 const REGISTRY: &str = "registry.rs";
 
 /// Folders of `sessions` whose names have other meanings too: applications, and a role of listeners.
