@@ -1,9 +1,9 @@
-//! The routes of clients of Centrifugo's protocol, and what carries their pushes.
+//! The routes of clients of Centrifugo's protocol, and the transports of their pushes.
 
 use crate::response::Form;
 use crate::wire::Encoding;
 
-/// What carries its pushes.
+/// The transport of a client's pushes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carrier {
     WebSocket,
@@ -12,7 +12,7 @@ pub(crate) enum Carrier {
 }
 
 impl Carrier {
-    /// How the messages of a session are told apart in a response.
+    /// Returns the framing of messages in a response.
     pub(crate) fn form(self, encoding: Encoding) -> Form {
         match (self, encoding) {
             (Self::Events, _) => Form::EventsOfLines,
@@ -22,14 +22,14 @@ impl Carrier {
     }
 }
 
-/// The kinds, each with its path.
+/// The transports with their paths.
 pub(crate) const CARRIERS: [(Carrier, &str); 3] = [
     (Carrier::Events, "/one_way/uni_sse"),
     (Carrier::Lines, "/one_way/uni_http_stream"),
     (Carrier::WebSocket, "/one_way/uni_websocket"),
 ];
 
-/// The route of a client, by which its commands are decided on.
+/// Which hook answers a client's requests, determined by its route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decides {
     Nobody,
@@ -38,7 +38,7 @@ pub(crate) enum Decides {
 }
 
 impl Decides {
-    /// The path for what carries what the client hears.
+    /// Returns the path for a transport.
     pub(crate) fn path(self, carrier: Carrier) -> String {
         let route = match self {
             Self::Nobody => "connection",

@@ -1,37 +1,37 @@
-//! What is decided on a command, and how it is said.
+//! Hook decisions and their encoding.
 
 use veche_frontends::hooks::{Given, Grant, Kind, Question, Verdict, json};
 
 use crate::channels::{CHANNELS, GIVEN};
 
-/// The code of a command that is denied.
+/// The error code of a denied command.
 const DENIED: u32 = 1001;
 
-/// The code with which a client is closed; it may come back.
+/// The code with which a client is closed; it may reconnect.
 const ENDED: u16 = 4001;
 
-/// What was decided.
+/// The outcome of a hook request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It holds for so many seconds; 0: for ever.
+    /// Granted for this many seconds; 0: permanently.
     Granted(u32),
     Denied(u32),
     Ended(u16),
-    /// Of refreshes: the time is over.
+    /// A refresh is refused: the time is over.
     Over,
-    /// The decider could not say, or was too late.
+    /// The hook failed or was too late.
     Failed,
 }
 
-/// A question, and what was decided if that happened in the call.
+/// A request, with its outcome if it was answered within the call.
 pub(crate) type Asked = (Question, Option<Fate>);
 
-/// What was decided on a command, or on time.
+/// A decision on a command or on an expiry.
 #[derive(Clone, Debug)]
 pub(crate) struct Decided {
     pub(crate) kind: Kind,
     pub(crate) channel: Box<str>,
-    /// Of a publication or an RPC.
+    /// The number of a publication or RPC.
     pub(crate) number: u64,
     pub(crate) fate: Fate,
 }
@@ -49,7 +49,7 @@ impl Fate {
         }
     }
 
-    /// Says it of a question, at that time since 1970.
+    /// Encodes the outcome as the answer to a request, at the given Unix time.
     pub(crate) fn verdict(self, question: &Question, now_s: u64) -> Verdict {
         let for_s = match self {
             Self::Failed => return Verdict::Failed,
@@ -95,7 +95,8 @@ impl Fate {
     }
 }
 
-/// What an application decides in the call: every other RPC, and all that nothing comes of.
+/// Returns the answer that an application gives within the call: to every other RPC, and to all requests without an
+/// effect.
 pub(crate) fn at_once(question: &Question) -> Option<(Fate, Verdict)> {
     let is_at_once = match question.kind {
         Kind::Disconnect => true,

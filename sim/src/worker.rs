@@ -1,7 +1,7 @@
-//! The simulator's own glue around the [worker](veche_worker::Worker) that ships: transports and lanes in memory.
+//! The simulator's own driver of the real [worker](veche_worker::Worker): transports and lanes in memory.
 //!
-//! What a world does to a connection arrives here, what the worker wants of the network, of other workers and of the disk
-//! leaves. No step of a turn is written here.
+//! The inputs of a world arrive here, and the outputs of the worker to the network, other workers and the disk leave.
+//! No step of a turn is implemented here.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -16,14 +16,14 @@ use crate::apps::{BackEndApp, Wanted};
 use crate::glue::{Arrival, Conditions, Glue, Letter, Message, Output, Told, Turn};
 use crate::transports::{Heard, Left, Transports};
 
-/// Why a connection is gone that its peer has reset, in the server's words, and why nothing is dialed.
+/// Reasons for the end of a connection, in the server's words: reset by the peer, and not dialed.
 const RESET: &str = "the connection was reset";
 const GOING_AWAY: &str = "the server is going away";
 
-/// Why there is no connection to port 0.
+/// Reason why there is no connection to port 0.
 const NOT_THERE: &str = "nothing is there";
 
-/// Brings up the workers of a process on this glue.
+/// Starts the workers of a process on this driver.
 pub(crate) fn begin(all: Vec<Shared>, conditions: &Conditions) -> Vec<Box<dyn Glue>> {
     let progress = Rc::new(Progress::of(all.len()));
     let worker = |shared| {
@@ -42,11 +42,11 @@ struct Worker {
     progress: Rc<Progress>,
 }
 
-/// How far the workers of a process are with a drain.
+/// The progress of a drain over all workers of a process.
 struct Progress {
     /// Workers whose applications have not stopped.
     unstopped: Cell<usize>,
-    /// Workers that have clients.
+    /// Workers with clients.
     with_clients: Cell<usize>,
     /// Workers whose services have not ended.
     with_services: Cell<usize>,
@@ -62,14 +62,14 @@ impl Progress {
     }
 }
 
-/// What has arrived by the lanes and was not handed over: a batch of one sender after the other, and another one begins
+/// Items received by the lanes and not handed over: one sender's batch after the other, beginning with another sender
 /// each time.
 #[derive(Default)]
 struct Mail {
     batches: Vec<VecDeque<Letter>>,
     held: usize,
     cursor: usize,
-    /// Arrived, and not collected yet.
+    /// Received, but not collected yet.
     waiting: Vec<VecDeque<Letter>>,
 }
 
@@ -120,7 +120,7 @@ impl Worker {
         }
     }
 
-    /// All that transports have to tell.
+    /// Delivers all events of the transports.
     fn hear(&mut self, now: Now, out: &mut Vec<Output>) {
         while let Some((id, listener)) = self.transports.accepted() {
             self.tell(id, Told::Accepted, now, out);
@@ -162,7 +162,7 @@ impl Worker {
         }
     }
 
-    /// Some of what was sent has left.
+    /// Handles completed sends.
     fn left(&mut self, left: Left, now: Now, out: &mut Vec<Output>) {
         let Left {
             id,
@@ -240,7 +240,7 @@ impl Worker {
         }
     }
 
-    /// Accepts from these listeners alone from now on.
+    /// Accepts only on these listeners from now on.
     fn set_accepting(&mut self, accepting: Accepting, out: &mut Vec<Output>) {
         let before = std::mem::replace(&mut self.accepting, accepting);
         let listeners = &self.worker.shared().site.listeners;
@@ -253,7 +253,8 @@ impl Worker {
         }
     }
 
-    /// In a drain back ends are of no use without clients, and nothing is once the process waits for nothing any more.
+    /// During a drain back ends are useless without clients, and everything is once the process has nothing left to
+    /// wait for.
     fn settle_accepting(&mut self, out: &mut Vec<Output>) {
         if self.accepting == Accepting::Nothing || !self.worker.is_draining() {
             return;
@@ -265,7 +266,7 @@ impl Worker {
         }
     }
 
-    /// Dials what applications want.
+    /// Dials the connections requested by applications.
     fn dial(&mut self, out: &mut Vec<Output>) {
         let wanted = self.worker.with_apps(|app, _| app.take_wanted());
         for Wanted { dial, to } in wanted.unwrap_or_default() {
@@ -282,7 +283,7 @@ impl Worker {
         }
     }
 
-    /// Asks those outside; returns whether applications have stopped.
+    /// Passes requests on; returns whether applications have stopped.
     fn ask(&mut self, out: &mut Vec<Output>) -> bool {
         let mut have_stopped = false;
         while let Some(request) = self.worker.poll_request() {
@@ -316,7 +317,7 @@ impl Worker {
         }
     }
 
-    /// What the turn made leaves: one write a connection.
+    /// Sends the output of the turn: one write per connection.
     fn flush(&mut self, out: &mut Vec<Output>) {
         while let Some(Write { id, bytes, end }) = self.worker.poll_write() {
             if end == End::Abort {
@@ -423,7 +424,7 @@ impl Glue for Worker {
         if self.is_logged {
             out.extend(self.worker.poll_history().map(Output::Batch));
         }
-        // No back end listens for events of channels, and nobody reads the log.
+        // No back end receives channel events, and no one reads the log.
         self.worker.poll_channel_events().0.clear();
         self.worker.shared_mut().notes.clear();
         self.command_transports(out);

@@ -1,4 +1,4 @@
-//! Carrying out what scripts want done.
+//! Executes the effects of scripts.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use veche_types::codes::CloseCode;
 use super::here::{Direct, Here, LOG, later};
 use super::journal::Entry;
 
-/// What has come of a subscription.
+/// The result of a subscription.
 enum Settled {
     Done,
-    /// Its place was wanted.
+    /// The position was requested.
     Place(Outcome),
 }
 
 impl Here {
-    /// Carries out the effects of an application's call; an answer to `current` is given back.
+    /// Executes the effects of a call; returns the answer if it is for `current`.
     pub(super) fn carry_out(
         &mut self,
         id: AppId,
@@ -37,7 +37,7 @@ impl Here {
         shared: &mut Shared,
     ) -> Option<Direct> {
         let mut direct = None;
-        // What answers bring about within the loop comes in the next round.
+        // Effects caused by answers within the loop are executed in its next round.
         loop {
             let app = self.apps.get_mut(usize::from(id.0))?.as_mut()?;
             if let Some(slow) = app.runtime.take_slow() {
@@ -132,7 +132,7 @@ impl Here {
                                 headers,
                                 body: Body::File(file),
                             },
-                            // A reload has taken the folder away meanwhile.
+                            // A reload has removed the folder in the meantime.
                             None => Response {
                                 status: Status::NOT_FOUND,
                                 headers: Vec::new(),
@@ -161,7 +161,7 @@ impl Here {
                         shared.ports.app_answers.push_back((to, part));
                     }
                     Effect::End { to, is_whole } => {
-                        // Those who write beside the function that has ended.
+                        // Coroutines that still write after the handler has ended.
                         let late = self.writers.remove(&to).unwrap_or_default();
                         let words = || veche_runtime::GONE.to_owned();
                         refused.extend(late.into_iter().map(|token| (token, words())));
@@ -249,7 +249,7 @@ impl Here {
         Some(AppFile { root, relative })
     }
 
-    /// Returns what has come of it, where that is told at once.
+    /// Subscribes a session; returns the result if it is available immediately.
     fn subscribe(
         &mut self,
         who: ConnectionId,
@@ -262,7 +262,7 @@ impl Here {
         let since = place.and_then(|place| place.since);
         let tells = shared.ports.outboxes.tells_positions(who);
         if since.is_some() && !tells {
-            let why = "since: this route tells its clients no positions (positions = true)";
+            let why = "since: this route sends its clients no positions (positions = true)";
             return Err(why.to_owned());
         }
         let ticket = self.tickets.issue_for_place(who, channel, token, place);
@@ -310,7 +310,7 @@ impl Here {
             });
         }
         let payload = PayloadRef { kind, bytes: data };
-        // Behind those to the same channel that wait: its order is the publisher's.
+        // Follows earlier deferred publications to the channel, to keep the publisher's order.
         if !self.held.has(&channel) {
             let Ok(name) = ChannelName::new(&channel) else {
                 return;
@@ -323,7 +323,7 @@ impl Here {
         self.held.keep(&channel, payload.to_payload());
     }
 
-    /// Publishes what could not be before, as far as that can be now, and lets those go on who wait for that.
+    /// Publishes deferred publications as far as possible and resumes the handlers that wait for that.
     pub(super) fn publish_held(&mut self, shared: &mut Shared) {
         if self.held.is_empty() {
             return;
@@ -341,7 +341,7 @@ impl Here {
                 let result = hub.publish(None, name, payload.borrow(), None, ports);
                 result.is_ok()
             }
-            // It was one when it was published.
+            // The name was valid when it was published.
             Err(_) => true,
         };
         self.held.hand_over(home, take);
@@ -365,7 +365,7 @@ impl Here {
         let method = about.map(|about| about.method.as_str());
         let path = about.map(|about| about.path.as_str());
         let text = text.replace('\t', "  ");
-        // A record each, with its traceback: the log escapes what could look like another line of it.
+        // One record with its traceback; the log escapes line breaks, so a record can't imitate another line.
         macro_rules! record {
             ($level:ident) => {
                 $level!(target: LOG, app, worker, connection, user, method, path, "{text}")
@@ -380,7 +380,7 @@ impl Here {
     }
 }
 
-/// An answer: given back if it is to the request that is being handed over, else handed in later.
+/// Returns the answer if it is for the request that is being delivered; otherwise delivers it separately.
 fn answer(
     current: Option<ConnectionId>,
     to: ConnectionId,

@@ -1,7 +1,8 @@
-//! Questions of Centrifuge clients that applications decide on: from a session's question to a script's, and back.
+//! Hook requests of Centrifuge clients that applications decide: converts a session's request for the script, and the
+//! response for the session.
 //!
-//! Each gets exactly one verdict: the script's; none of use where it fails, takes too long, or ends, and where too many
-//! wait already.
+//! Each request gets exactly one decision: the script's, or a failure if the script fails, exceeds its time limit or
+//! ends, or if too many requests are waiting.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,28 +17,28 @@ use veche_runtime::{Event, Runtime};
 
 use super::here::{Here, LOG};
 
-/// Most questions of one kind that wait for one application of one worker: those of which many come at once, such as
-/// renewals and farewells, take no place from others.
+/// The most waiting requests of one kind for one application on one worker. The limit is per kind, so that bursts of
+/// one kind, such as refreshes and disconnects, don't displace others.
 const WAITING_MAX: usize = 4096;
 
-/// So many are given up in one turn.
+/// The most requests that are expired in one turn.
 const GIVEN_UP_MAX: usize = 256;
 
-/// Those of one worker.
+/// The undecided hook requests of one worker.
 #[derive(Default)]
 pub(super) struct Questions {
     last: u64,
     waiting: BTreeMap<u64, Waiting>,
-    /// How many of them are whose, by application and kind.
+    /// The number of requests by application and kind.
     counts: Vec<[usize; Kind::ALL.len()]>,
-    /// When they are given up, in monotonic milliseconds, by number.
+    /// Deadlines in monotonic milliseconds with the numbers of the requests.
     due: BTreeSet<(u64, u64)>,
-    /// Decisions that wait for what their handlers have published, which paces clients that make scripts publish.
+    /// Decisions that wait for their handlers' publications. This slows down clients that cause scripts to publish.
     held: Vec<Held>,
     warnings: Seldom,
 }
 
-/// A verdict that waits until the publications behind a number, up to another one, are with the hub.
+/// A decision that waits until the publications after one number, up to another, are with the hub.
 struct Held {
     behind: u64,
     up_to: u64,
@@ -50,14 +51,14 @@ struct Waiting {
     session: ConnectionId,
     id: QuestionId,
     due_ms: u64,
-    /// The last publication that had to wait when it was asked.
+    /// The last deferred publication when the request was made.
     behind: u64,
-    /// Where its VM had not begun: newer code may be asked instead.
+    /// The request, if its VM had not started: it may be passed to newer code.
     question: Option<Box<Question>>,
 }
 
 impl Questions {
-    /// When the next is to be given up; `u64::MAX` if none is.
+    /// Returns the next deadline; `u64::MAX` if there is none.
     pub(super) fn due_ms(&self) -> u64 {
         self.due.first().map_or(u64::MAX, |(due_ms, _)| *due_ms)
     }
@@ -69,7 +70,7 @@ impl Questions {
         Some(waiting)
     }
 
-    /// What an application was asked before it had begun: newer code may be asked instead.
+    /// Returns the requests that an application received before it had started; newer code may decide them instead.
     pub(super) fn not_begun(&self, app: AppId) -> impl Iterator<Item = (u64, HookRequest<'_>)> {
         let own = self.waiting.iter().filter(move |(_, one)| one.app == app);
         own.filter_map(|(number, one)| Some((*number, asked(one.question.as_deref()?))))
@@ -85,7 +86,7 @@ impl Questions {
 }
 
 impl Here {
-    /// Has an application decide. The verdict is left in the ports, now or later, whatever happens.
+    /// Asks an application for a decision, which is stored in the requests, now or later, in every case.
     pub(super) fn decide_on(
         &mut self,
         app: AppId,
@@ -100,7 +101,7 @@ impl Here {
             if crowd >= WAITING_MAX && self.questions.warnings.is_due(now_ms) {
                 let app = self.app_name(app);
                 let kind = question.kind.name();
-                warn!(target: LOG, app, kind, "{crowd} questions of clients wait: more are not asked");
+                warn!(target: LOG, app, kind, "{crowd} hook calls are pending: refusing more");
             }
             let verdicts = &mut shared.ports.verdicts;
             return verdicts.push_back((session, id, Verdict::Failed));
@@ -134,10 +135,10 @@ impl Here {
         });
     }
 
-    /// Gives up what has taken too long.
+    /// Fails the requests whose deadline has passed.
     pub(super) fn give_up_questions(&mut self, shared: &mut Shared) {
         let now_ms = shared.now.mono_ms;
-        // The others are due still, so the next turn comes at once.
+        // The remaining ones are still due, so the next turn follows at once.
         for _ in 0..GIVEN_UP_MAX {
             let Some(&(due_ms, number)) = self.questions.due.first() else {
                 return;
@@ -152,12 +153,12 @@ impl Here {
             self.run(app, None, shared, |app, now| {
                 app.runtime.handle_event(Event::HookGone { number }, now);
             });
-            // Where no VM knows it any more it is over all the same.
+            // Ends the request even if no VM knows it any more.
             self.ruled(number, HookResponse::Failed, shared);
         }
     }
 
-    /// An application has decided.
+    /// Handles the response of an application.
     pub(super) fn ruled(&mut self, number: u64, ruling: HookResponse, shared: &mut Shared) {
         let Some(Waiting {
             session,
@@ -186,7 +187,7 @@ impl Here {
         }
     }
 
-    /// A verdict follows what was published since its question was asked, once that is with the hub.
+    /// Delivers decisions once the publications made since their request are with the hub.
     pub(super) fn hand_held_verdicts(&mut self, shared: &mut Shared) {
         let publications = &self.held;
         let may_go = |held: &mut Held| publications.have_gone(held.behind, held.up_to);
@@ -196,7 +197,7 @@ impl Here {
     }
 }
 
-/// The application's code is in force from now on.
+/// Updates the hooks that an application handles after its code was loaded.
 pub(super) fn decides_on(runtime: &impl Runtime, kinds: &Kinds) {
     let hooks = Hook::ALL.into_iter();
     let hooks = hooks.filter(|hook| runtime.decides_on(*hook));
@@ -212,7 +213,7 @@ pub(super) fn decides_on(runtime: &impl Runtime, kinds: &Kinds) {
     }));
 }
 
-/// A session's question as scripts know it.
+/// Converts a session's request for the runtime.
 fn asked(question: &Question) -> HookRequest<'_> {
     let asker: &Asker = &question.asker;
     let hook = match question.kind {
@@ -262,7 +263,7 @@ fn data(payload: &Payload) -> Data<'_> {
     }
 }
 
-/// What a script has decided, as sessions know it.
+/// Converts a script's response for the session.
 fn verdict(ruling: HookResponse) -> Result<Verdict, &'static str> {
     Ok(match ruling {
         HookResponse::Granted(granted) => {

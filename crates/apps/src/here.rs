@@ -1,4 +1,4 @@
-//! The applications of one worker: a VM each, and during a reload the one before it.
+//! The applications of one worker: a VM for each, and during a reload that of the previous code.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -28,13 +28,13 @@ use super::library::{Hosted, Shelf, Volume};
 use super::notices::{Notices, Publisher};
 use super::service::{Life, Phase};
 
-/// What log lines of scripts go by.
+/// The log target of scripts' lines.
 pub(super) const LOG: &str = "veche::app";
 
-/// What a call says to a script whose publication or subscription the engine has not answered.
+/// The error of a publication or subscription that the engine has not answered.
 const UNANSWERED: &str = "internal server error: it may have been done or not";
 
-/// While publications wait for credit, the next look is due so soon.
+/// The delay before deferred publications are retried, in milliseconds.
 const LOOK_AGAIN_MS: u64 = 1;
 
 /// The applications of one worker.
@@ -42,35 +42,35 @@ pub struct Here {
     pub(super) worker: u16,
     pub(super) workers: u16,
     pub(super) apps: Vec<Option<Application>>,
-    /// Effects in exchange for those of a call.
+    /// Empty effects, exchanged for those of a call.
     pub(super) spare: Effects,
     pub(super) tickets: Tickets,
     pub(super) held: Held,
-    /// What Centrifuge clients ask and has not been decided.
+    /// Hook requests of Centrifuge clients that are undecided.
     pub(super) questions: Questions,
-    /// What has happened and an application is to be told.
+    /// Events that an application has yet to receive.
     pub(super) heard: Heard,
-    /// For the worker, who has the sockets.
+    /// Requests to the worker, which owns the sockets.
     pub(super) asked: Vec<Asked>,
-    /// For the other workers.
+    /// Messages for the other workers.
     pub(super) far: Far,
-    /// Connections that applications look for.
+    /// Searches for connections in progress.
     pub(super) finds: Finds,
-    /// Calls of the API that applications make.
+    /// API calls of applications in progress.
     pub(super) commands: Commands,
-    /// What scripts ask of the world.
+    /// Calls to external services in progress.
     pub(super) calls: Calls,
-    /// Who waits for room to write more of a response.
+    /// Handlers that wait for room to write more of a response.
     pub(super) writers: HashMap<ConnectionId, Vec<Token>>,
-    /// Of a test, which reads there what the applications did.
+    /// Records the applications' actions for a test.
     pub(super) journal: Option<Journal>,
-    /// The server ends: `stop` of the applications was called.
+    /// The server is shutting down and `stop` of the applications was called.
     pub(super) is_stopping: bool,
     /// Whether services may run.
     pub(super) phase: Phase,
-    /// Under `veche dev`, in one of the workers.
+    /// Publishes developer notices; set on one worker under `veche dev`.
     pub(super) notices: Option<Publisher>,
-    /// What applications get of this worker.
+    /// The facilities that applications get from this worker.
     host: Host,
     now_ms: u64,
 }
@@ -78,38 +78,38 @@ pub struct Here {
 /// Wakes a worker's thread.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// One application.
+/// An application on this worker.
 pub(super) struct Application {
     pub(super) volume: Arc<Volume>,
-    /// Runs its handlers.
+    /// The runtime of its handlers.
     pub(super) runtime: Hosted,
-    /// Of a service.
+    /// The lifecycle, if it is a service.
     pub(super) life: Option<Life>,
-    /// It is no more in the configuration.
+    /// The progress of its removal, once it is no longer configured.
     pub(super) exit: Option<Exit>,
 }
 
-/// What the hub's answers are for.
+/// Handlers that wait for the hub's answer to a subscription or query.
 ///
-/// The hub does not answer a session that ends or unsubscribes before its subscription is registered, so whoever waits
-/// is found by session and told here.
+/// The hub does not answer if the session closes or unsubscribes before its subscription is registered; such handlers
+/// are found by session and notified here.
 #[derive(Default)]
 pub(super) struct Tickets {
     last: u32,
     waiting: BTreeMap<(ConnectionId, u32), Waiting>,
 }
 
-/// A wait for a subscription, or for what a channel's home says.
+/// A handler that waits for a subscription or for the answer of a channel's home.
 pub(super) struct Waiting {
     pub(super) token: Token,
     pub(super) channel: String,
-    /// Of a subscription whose place is wanted.
+    /// The requested position, for a subscription that returns one.
     pub(super) place: Option<WantedPlace>,
 }
 
 impl Waiting {
-    /// The session has joined the channel: its client is told, where its route tells positions, and then whoever waits, if
-    /// the place is wanted.
+    /// Handles a completed subscription: notifies the client, if its route reports positions, and then the waiting
+    /// handler, if it requested the position.
     pub(super) fn joined(
         &self,
         session: ConnectionId,
@@ -128,7 +128,7 @@ impl Waiting {
 }
 
 impl Tickets {
-    /// A ticket whose answer goes to whoever waits with that token.
+    /// Returns a ticket whose answer goes to the handler with a token.
     pub(super) fn issue(&mut self, session: ConnectionId, channel: &str, token: Token) -> Ticket {
         self.last = self.last.wrapping_add(1);
         let waiting = Waiting {
@@ -140,7 +140,7 @@ impl Tickets {
         Ticket(self.last)
     }
 
-    /// The same of a subscription whose place is wanted.
+    /// Returns a ticket for a subscription that returns its position.
     pub(super) fn issue_for_place(
         &mut self,
         session: ConnectionId,
@@ -159,7 +159,7 @@ impl Tickets {
         self.waiting.remove(&(session, ticket.0))
     }
 
-    /// Those of a session, for one channel or for all, who will not be answered.
+    /// Removes the handlers of a session that will not be answered, for one channel or for all.
     pub(super) fn give_up(&mut self, session: ConnectionId, channel: Option<&str>) -> Vec<Token> {
         let all = self.waiting.range((session, 0)..=(session, u32::MAX));
         let over = all.filter(|(_, waiting)| channel.is_none_or(|name| name == waiting.channel));
@@ -169,14 +169,14 @@ impl Tickets {
     }
 }
 
-/// An answer to the request that is being handed over.
+/// The answer to the request that is being delivered.
 pub(super) enum Direct {
     Verdict(Verdict),
     Response(Response),
 }
 
 impl Here {
-    /// To be called on the worker's own thread.
+    /// Starts the applications; must be called on the worker's own thread.
     pub fn start(
         worker: u16,
         workers: u16,
@@ -220,18 +220,18 @@ impl Here {
         Ok(here)
     }
 
-    /// From now on what the applications log and publish is written down as well.
+    /// Starts recording log lines and publications for a test.
     pub fn keep_journal(&mut self, journal: Journal) {
         self.journal = Some(journal);
     }
 
-    /// What wakes this worker's thread.
+    /// Sets the function that wakes this worker's thread.
     pub fn set_wake(&mut self, wake: Wake) {
         self.host.wake = Some(wake);
         self.attach();
     }
 
-    /// Sets how scripts learn whether the process is short of memory; they do not grow then.
+    /// Sets the check for memory shortage, during which VMs do not grow.
     pub fn set_is_short(&mut self, is_short: Rc<dyn Fn() -> bool>) {
         self.host.is_short = Some(is_short);
         self.attach();
@@ -243,12 +243,12 @@ impl Here {
         }
     }
 
-    /// This worker tells the developer's pages what they should know.
+    /// Makes this worker publish notices on the developer's pages.
     pub fn tell(&mut self, notices: Arc<dyn Notices>) {
         self.notices = Some(Publisher::new(notices));
     }
 
-    /// Whether this worker runs it: an instance of a service has one place.
+    /// Returns whether this worker runs an application. An instance of a service runs on one worker only.
     pub(super) fn has_place_for(&self, volume: &Volume) -> bool {
         let place = volume.seat.map(|seat| seat.worker(self.workers));
         place.is_none_or(|place| place == self.worker)
@@ -270,7 +270,7 @@ impl Here {
         self.apps.get_mut(usize::from(id.0))?.as_mut()
     }
 
-    /// Runs an application and carries out what it wants done.
+    /// Calls a runtime and executes the resulting effects.
     pub(super) fn run<R>(
         &mut self,
         id: AppId,
@@ -289,7 +289,7 @@ impl Here {
         app.is_some_and(|app| app.runtime.handles(kind))
     }
 
-    /// For the metrics.
+    /// Updates the gauges of the metrics.
     fn show(&self, shared: &Shared) {
         let runtimes = || self.apps.iter().flatten().map(|app| &app.runtime);
         let coroutines: usize = runtimes().map(Runtime::all_tasks).sum();
@@ -399,7 +399,7 @@ impl Apps for Here {
                 .handle_event(Event::Message { id, kind, data }, now)
         });
         if self.held.last() != last && progress == Some(veche_runtime::Progress::Done) {
-            // What was published can't be taken now: whoever goes on publishing waits.
+            // Publications are deferred, so the session is paused to slow the publisher down.
             self.held.hold_back(id);
             return Progress::Waits;
         }
@@ -495,7 +495,7 @@ impl Apps for Here {
         self.run(app, None, shared, |app, now| {
             let is_late = why == Gone::TooLate;
             app.runtime.handle_event(Event::Gone { id, is_late }, now);
-            // Those who write or subscribe beside the handler.
+            // These coroutines write or subscribe concurrently with the handler.
             for token in writers.into_iter().chain(given_up) {
                 let gone = veche_runtime::Answer::Failed(veche_runtime::GONE.to_owned());
                 app.runtime.answer(token, &gone, now);
@@ -567,7 +567,7 @@ impl Apps for Here {
     }
 }
 
-/// What a plain request gets where the application has no handler for any (RFC 6455, section 4.4).
+/// Returns the response to a plain request if the application has no request handler (RFC 6455, section 4.4).
 fn only_websocket() -> Response {
     Response {
         status: Status::UPGRADE_REQUIRED,
@@ -579,7 +579,7 @@ fn only_websocket() -> Response {
     }
 }
 
-/// An answer that did not come at once.
+/// Delivers an answer that was not available immediately.
 pub(super) fn later(to: ConnectionId, direct: Direct, shared: &mut Shared) {
     let answer = match direct {
         Direct::Verdict(verdict) => AppAnswer::Verdict(verdict),
@@ -595,7 +595,7 @@ fn progress(progress: Option<veche_runtime::Progress>) -> Progress {
     }
 }
 
-/// A request as applications get it.
+/// Copies a request for the application.
 fn copy(request: &Request<'_>) -> Box<veche_runtime::Request> {
     let head = request.head;
     let mut copy =
@@ -604,7 +604,7 @@ fn copy(request: &Request<'_>) -> Box<veche_runtime::Request> {
         if request.has_password && name.eq_ignore_ascii_case("authorization") {
             continue;
         }
-        // Bytes that are no UTF-8 can't be a string of much use.
+        // Lua strings with invalid UTF-8 would be of little use to scripts.
         copy.header(name, &String::from_utf8_lossy(value));
     }
     for (name, value) in request.params.iter() {

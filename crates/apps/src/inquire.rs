@@ -1,4 +1,4 @@
-//! What applications ask of channels: the hub is asked, and its answer goes to whoever waits.
+//! Channel queries by applications: passed to the hub, whose answer goes to the waiting handler.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use veche_runtime::Token;
 
 use super::here::Here;
 
-/// In place of a session where an application asks: no connection has that index.
+/// Stands in for a session's index in queries of applications; no connection has this index.
 const ASKER: u32 = u32::MAX;
 
-/// Whose question it was, if no session has asked.
+/// Returns the application that made a query, unless a session did.
 pub(super) fn asker(session: ConnectionId) -> Option<AppId> {
     (session.index == ASKER).then_some(AppId(session.generation as u16))
 }
 
 impl Here {
-    /// Asks the home of a channel.
+    /// Sends a query to the home of a channel.
     pub(super) fn inquire(
         &mut self,
         app: AppId,
@@ -86,7 +86,7 @@ fn question(inquiry: Inquiry) -> Result<Question, Fault> {
     })
 }
 
-/// What whoever waits gets; `None` where nobody asks for such an answer.
+/// Converts the hub's answer for the waiting handler; `None` if no query leads to such an answer.
 pub(super) fn outcome(answer: &Answer) -> Option<Outcome> {
     let reply = match answer {
         Answer::History(Ok(page)) => ChannelReply::History {

@@ -1,4 +1,4 @@
-//! The applications of the process: which there are, by numbers that stay over a reload, and their code.
+//! The applications of the process, with ids that are stable across reloads, and their code.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,28 +15,28 @@ use veche_config::{self as config, Config, Restart};
 
 use super::service::Life;
 
-/// What runs handlers: Lua's is the only runtime so far. With a second one this is an enum of both that hands on what
-/// [`Runtime`] asks for, so that a message costs no virtual call.
+/// The runtime of handlers. Lua's is the only one so far. A second would make this an enum that forwards the calls of
+/// [`Runtime`], so that messages need no virtual call.
 pub(super) type Hosted = Script;
 
-/// One application that can be run.
+/// An application that can be run.
 #[derive(Clone, Debug)]
 pub struct Volume {
-    /// What runs.
+    /// The validated code.
     pub(super) program: <Hosted as Runtime>::Program,
-    /// What lies below may be answered with.
+    /// The folder whose files the application may respond with.
     pub files: Option<Arc<Path>>,
-    /// Of a service's instance.
+    /// The instance, for a service.
     pub seat: Option<Seat>,
-    /// It is told what happens to channels and users.
+    /// Whether the application handles channel and user events.
     pub hears_events: bool,
-    /// What it decides on for Centrifuge clients, for all that ask it.
+    /// The hooks that the application handles for Centrifuge clients.
     pub kinds: Arc<Kinds>,
-    /// What was warned of when its code was tried, such as functions that are never called.
+    /// Warnings of the loading check, such as functions that are never called.
     warnings: Vec<String>,
 }
 
-/// The names of the applications on a shelf with what each was warned of.
+/// Returns the names of the applications with their warnings.
 pub fn warnings(shelf: &Shelf) -> Vec<(String, String)> {
     let volumes = shelf.iter().flatten();
     let all = volumes.flat_map(|volume| {
@@ -46,16 +46,16 @@ pub fn warnings(shelf: &Shelf) -> Vec<(String, String)> {
     all.collect()
 }
 
-/// The place of a service's instance, and when it begins again.
+/// The worker assignment and restart policy of a service's instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
-    /// From 1.
+    /// The number of the instance, from 1.
     instance: u32,
     pub restart: Restart,
 }
 
 impl Seat {
-    /// The one of so many workers that it runs on.
+    /// Returns the worker that runs the instance.
     pub fn worker(&self, workers: u16) -> u16 {
         ((self.instance - 1) % u32::from(workers.max(1))) as u16
     }
@@ -72,12 +72,12 @@ impl Volume {
         format!("app {:?}: {error}", self.name())
     }
 
-    /// Returns the life of a service's instance that is to begin.
+    /// Returns the initial lifecycle, for a service.
     pub(super) fn life(&self) -> Option<Life> {
         self.seat.map(|seat| Life::new(seat.restart))
     }
 
-    /// Whether the other one would run just the same.
+    /// Returns whether two bundles would behave identically.
     pub fn is_same(&self, other: &Self) -> bool {
         self.program.is_same(&other.program)
             && self.files == other.files
@@ -86,11 +86,10 @@ impl Volume {
     }
 }
 
-/// All applications of a configuration, by id; those that are no more in it are `None`.
+/// All applications of a configuration by id; `None` for those that are no longer configured.
 pub type Shelf = Arc<Vec<Option<Arc<Volume>>>>;
 
-/// The same code with a store of its own and a seed, and with services of these names; `None`: with all of them. For one run
-/// of a test.
+/// Returns the same code with its own store and a seed for one test run, with the named services; `None`: all services.
 pub fn seeded(shelf: &Shelf, seed: u64, services: Option<&[String]>) -> Result<Shelf, String> {
     let is_of = |volume: &Volume, name: &str| {
         let rest = volume.name().strip_prefix(name);
@@ -120,28 +119,29 @@ pub fn seeded(shelf: &Shelf, seed: u64, services: Option<&[String]>) -> Result<S
     Ok(Arc::new(volumes.collect()))
 }
 
-/// An application, whether it is in the configuration or not.
+/// An application by its name, configured or not.
 #[derive(Debug)]
 struct Named {
     name: String,
-    /// What it decides on for Centrifuge clients.
+    /// The hooks that it handles for Centrifuge clients.
     kinds: Arc<Kinds>,
 }
 
-/// Gives applications their ids: open sessions keep theirs over a reload, so a name keeps its number for good.
+/// Assigns ids to applications. A name keeps its id for the lifetime of the process, since open sessions refer to it
+/// across reloads.
 #[derive(Debug, Default)]
 pub struct Library {
     names: Mutex<Vec<Named>>,
-    /// What all workers and applications share.
+    /// The store shared by all workers and applications.
     pub store: Arc<Store>,
-    /// What applications ask of the world goes through here.
+    /// Performs the calls of applications.
     pub outbound: Outbound,
-    /// Services play the users of this run.
+    /// The load test whose users the services play.
     load_run: Option<Arc<dyn LoadRun>>,
 }
 
 impl Library {
-    /// A library whose services play the users of a run under load, if there is one.
+    /// Creates a registry whose services play the users of a load test, if there is one.
     pub fn playing(load_run: Option<Arc<dyn LoadRun>>) -> Self {
         Self {
             load_run,
@@ -149,7 +149,7 @@ impl Library {
         }
     }
 
-    /// Reads the code of all applications and tries whether it loads, before anybody is to run it.
+    /// Reads the code of all applications and checks that it loads.
     pub fn shelve(&self, config: &Config) -> Result<Shelf, String> {
         let instances = config.services.iter().map(|service| service.instances);
         if config.apps.len() + instances.sum::<u32>() as usize > VOLUMES_MAX {
@@ -182,7 +182,7 @@ impl Library {
         Ok(Arc::new(shelf))
     }
 
-    /// The instances of a service, and what they go by here: a name that no app can have.
+    /// Returns the instances of a service under internal names, which no app can have.
     fn instances(&self, service: &config::Service) -> Result<Vec<(String, Volume)>, String> {
         let config::Service {
             app,
@@ -210,7 +210,7 @@ impl Library {
         Ok(volumes.collect())
     }
 
-    /// The number of an application.
+    /// Returns the id of an application's name.
     pub fn id(&self, name: &str) -> AppId {
         let mut names = self.names.lock();
         let known = names.iter().position(|known| known.name == name);
@@ -223,14 +223,14 @@ impl Library {
         }) as u16)
     }
 
-    /// What it decides on: whoever loads its code says so there.
+    /// Returns the hooks that an application handles, updated whenever its code is loaded.
     pub fn kinds(&self, AppId(id): AppId) -> Arc<Kinds> {
         let names = self.names.lock();
         let named = names.get(usize::from(id));
         named.map_or_else(Arc::default, |named| Arc::clone(&named.kinds))
     }
 
-    /// Reads an application's code, and tries it.
+    /// Reads an application's code and checks that it loads.
     fn read(&self, app: &config::App, role: Role, seat: Option<Seat>) -> Result<Volume, String> {
         let failed = |error: &dyn std::fmt::Display| format!("app {:?}: {error}", app.name);
         let code = Arc::new(Code::read(&app.script).map_err(|error| failed(&error))?);
@@ -251,7 +251,8 @@ impl Library {
             },
             role,
         };
-        // Each worker loads it again; what all of them would stumble over is found here, and the modules are read.
+        // Each worker loads the code again. This check finds errors that would affect all of them, and reads the
+        // modules.
         let kinds = match role {
             Role::Clients => self.kinds(self.id(&app.name)),
             Role::Service { .. } => Arc::default(),
@@ -278,7 +279,7 @@ impl Library {
     }
 }
 
-/// What a script was warned of while it was loaded.
+/// Returns the warnings of a script's loading.
 fn warnings_of(runtime: &mut Hosted) -> Vec<String> {
     let mut effects = Effects::default();
     runtime.take_effects(&mut effects);
@@ -294,5 +295,5 @@ fn warnings_of(runtime: &mut Hosted) -> Vec<String> {
     warnings.collect()
 }
 
-/// Applications and instances of services of one configuration: each has a VM, and a number of 16 bits.
+/// The most applications and service instances of a configuration: each has a VM and a 16-bit number.
 const VOLUMES_MAX: usize = 4096;

@@ -1,7 +1,7 @@
-//! The life of a service's instance: it begins, ends, and begins again.
+//! The lifecycle of a service's instance: start, end and restart.
 //!
-//! An instance is an [`Application`] without clients on one worker. Each time it begins in a new VM, so nothing of a
-//! failure stays; it never runs twice at once, so after a reload it begins when older code has ended.
+//! An instance is a [`Application`] without clients on one worker. Each start uses a new VM, so no state of a failure
+//! remains. Two never run at once: after a reload the instance starts when the older code has ended.
 
 use tracing::{error, info, warn};
 use veche_config::Restart;
@@ -10,27 +10,27 @@ use veche_runtime::{Event, Runtime, Service};
 
 use super::here::{Application, Here, LOG};
 
-/// It begins again after so long when it has failed for the first time; then after twice as long each time.
+/// The delay before the first restart after a failure, in milliseconds; it doubles with each further one.
 const BACK_OFF_MS: u64 = 200;
-/// Never after more than that.
+/// The longest restart delay in milliseconds.
 const BACK_OFF_MS_MAX: u64 = 30_000;
-/// Once it has run for so long, it counts as the first time again.
+/// The running time after which the delay is reset, in milliseconds.
 const RAN_WELL_MS: u64 = 30_000;
 
-/// How a service's instance lives.
+/// The lifecycle state of a service's instance.
 #[derive(Debug)]
 pub(super) struct Life {
     restart: Restart,
     state: State,
-    /// Times that it was over too soon, without one between that it was not.
+    /// Consecutive runs that ended too soon.
     early_ends: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It begins as soon as older code has ended.
+    /// Starts as soon as older code has ended.
     New,
-    /// It begins again then.
+    /// Restarts at a time.
     Due {
         at_ms: u64,
     },
@@ -43,14 +43,14 @@ enum State {
 /// Whether the services of a worker may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Not yet: services of another process of this server may run.
+    /// Not yet: services of another process of this server may still run.
     Held,
     Open,
-    /// They were told to end, and are ended at that time.
+    /// Services have been told to stop, and are aborted at a time.
     Stopping {
         until_ms: u64,
     },
-    /// None runs any more, and none will.
+    /// No service runs, and none will be started.
     Over,
 }
 
@@ -63,7 +63,7 @@ impl Life {
         }
     }
 
-    /// It was over after so long; when it is due again, in milliseconds from now.
+    /// Returns the restart delay in milliseconds after a run of the given duration.
     fn wait_ms(&mut self, ran_ms: u64) -> u64 {
         if ran_ms >= RAN_WELL_MS {
             self.early_ends = 0;
@@ -75,24 +75,24 @@ impl Life {
 }
 
 impl Application {
-    /// Whether it is a service, even one that is no more in the configuration.
+    /// Returns whether the application is a service, configured or not.
     pub(super) fn is_service(&self) -> bool {
         self.volume.seat.is_some()
     }
 
-    /// Whether it runs, or something that it or its older code has begun.
+    /// Returns whether the service, its older code or anything that they started is running.
     fn is_busy(&self) -> bool {
         let runs = self.is_running() || self.exit.is_some();
         let has_work = runs && !self.runtime.is_at_rest();
         has_work || self.runtime.is_stopping() || !self.runtime.is_older_at_rest()
     }
 
-    /// Whether it is a service that runs.
+    /// Returns whether the application is a running service.
     pub(super) fn is_running(&self) -> bool {
         self.life.is_some() && self.runtime.service() == Service::Runs
     }
 
-    /// When there is something to do for a service's life, in monotonic milliseconds.
+    /// Returns when the lifecycle needs attention, in monotonic milliseconds.
     pub(super) fn life_due_ms(&self) -> u64 {
         match self.life.as_ref().map(|life| life.state) {
             Some(State::New) if !self.runtime.has_older() => 0,
@@ -104,27 +104,27 @@ impl Application {
 }
 
 impl Here {
-    /// No service begins before [`Self::start_services`].
+    /// Prevents services from starting until [`Self::start_services`].
     pub fn hold_services(&mut self) {
         self.phase = Phase::Held;
     }
 
-    /// Begins the services that were held back, unless they were told to end meanwhile.
+    /// Starts the services that were held back, unless they have been told to stop.
     pub fn start_services(&mut self) {
         if self.phase == Phase::Held {
             self.phase = Phase::Open;
         }
     }
 
-    /// Whether it is a service that does nothing at all: it has not begun, or has ended.
+    /// Returns whether the application is a service that has not started or has ended.
     pub(super) fn is_idle(&self, app: &Application) -> bool {
         app.is_service() && matches!(self.phase, Phase::Held | Phase::Over)
     }
 
-    /// Services are to end, and are ended at that time in monotonic milliseconds.
+    /// Tells services to stop; they are aborted at a time in monotonic milliseconds.
     pub(super) fn tell_services(&mut self, until_ms: u64, shared: &mut Shared) {
         match &mut self.phase {
-            // Nothing has begun.
+            // No service has started.
             Phase::Held => self.phase = Phase::Over,
             Phase::Open => {
                 self.phase = Phase::Stopping { until_ms };
@@ -138,7 +138,7 @@ impl Here {
         }
     }
 
-    /// Ends services that were told to end, once they have nothing to do any more or their time is over.
+    /// Drops services that were told to stop and are idle or past their time limit.
     pub(super) fn end_services(&mut self, shared: &mut Shared) {
         let Phase::Stopping { until_ms } = self.phase else {
             return;
@@ -152,7 +152,7 @@ impl Here {
             self.run(id, None, shared, |app, _| {
                 if app.is_busy() {
                     let (name, tasks) = (app.volume.name(), app.runtime.tasks());
-                    warn!(target: LOG, app = name, tasks, "the service does not stop: it is ended");
+                    warn!(target: LOG, app = name, tasks, "the service did not stop in time: ending it");
                 }
                 app.runtime.abort();
             });
@@ -166,7 +166,7 @@ impl Here {
         services.map(|(index, _)| AppId(index as u16)).collect()
     }
 
-    /// Sees to a service's life, where an application is one.
+    /// Advances the lifecycle of a service; does nothing for other applications.
     pub(super) fn tend(&mut self, id: AppId, shared: &mut Shared) {
         let now_ms = shared.now.mono_ms;
         if self.phase != Phase::Open {
@@ -212,13 +212,13 @@ impl Here {
             if let Some(life) = &mut app.life {
                 life.state = State::Runs { since_ms };
             }
-            // A VM's first turn comes before its first call.
+            // A VM needs its first turn before its first call.
             app.runtime.turn(now);
             app.runtime.handle_event(Event::Run, now);
         });
     }
 
-    /// An instance is over: whether, and when, it begins again.
+    /// Handles the end of an instance and schedules its restart, if any.
     fn ended(&mut self, id: AppId, has_failed: bool, ran_ms: u64, shared: &Shared) {
         let now_ms = shared.now.mono_ms;
         let Some(app) = self.app(id) else { return };

@@ -1,7 +1,7 @@
-//! From raw values to a [`Config`]: what values mean together, and what is allowed but risky.
+//! From raw values to a [`Config`]: rules across values, and warnings about risky ones.
 //!
-//! Goes on after each problem, and never judges a value whose own problem has been told already. The world is
-//! asked two things only, whether a folder or a file exists and what certificates say, through [`World`].
+//! Continues after each problem, and skips values that already have one. It accesses the machine only through
+//! [`World`], for files, folders, certificates and secrets.
 
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
@@ -46,31 +46,31 @@ use served::Served;
 
 pub use tls::{EXPIRY_WARNING_DAYS, expires};
 
-/// What the checks ask of the machine.
+/// The machine's state as the checks see it.
 pub(super) struct World<'w> {
     pub(super) is_folder: &'w dyn Fn(&Path) -> bool,
     pub(super) is_file: &'w dyn Fn(&Path) -> bool,
-    /// Where a path leads, by no link any more, also if only its folder is there; `None`: nowhere that can be told.
+    /// Returns the canonical path, even if only the parent folder exists; `None` if it can't be determined.
     pub(super) real: &'w dyn Fn(&Path) -> Option<PathBuf>,
-    /// Whether every user of the machine may read a file.
+    /// Returns whether every user of the machine may read a file.
     pub(super) is_for_everybody: &'w dyn Fn(&Path) -> bool,
-    /// A certificate and its key, judged; an error is a line to act on.
+    /// Reads a certificate and its key; the error is an actionable line.
     pub(super) certificate: &'w dyn Fn(&Path, &Path) -> Result<CertificateFacts, String>,
-    /// A secret that is elsewhere; an error is a line to act on, without the secret.
+    /// Reads a secret from elsewhere; the error is an actionable line without the secret.
     pub(super) secret: &'w dyn Fn(&SecretSource) -> Result<Secret, String>,
-    /// Whether those that vouch for clients can be read.
+    /// Checks that the certificates that client certificates are verified with can be read.
     pub(super) client_ca: &'w dyn Fn(&Path) -> Result<(), String>,
-    /// Reads keys of tokens; returns the length of a secret that is short. An error is a line to act on.
+    /// Reads keys of tokens; returns the length of a secret that is too short. The error is an actionable line.
     pub(super) jwt_keys: &'w dyn Fn(&KeySource) -> Result<Option<usize>, String>,
-    /// Whether passwords can be judged by this service; an error is a line to act on.
+    /// Checks that a PAM service can be used; the error is an actionable line.
     pub(super) pam: &'w dyn Fn(&veche_pam::Service) -> Result<(), String>,
-    /// The system's for what has to be kept, if it gives one.
+    /// The system's folder for persistent state, if there is one.
     pub(super) state_folder: Option<PathBuf>,
-    /// Unix time.
+    /// The current time in Unix seconds.
     pub(super) now_s: i64,
 }
 
-/// What the checks want to know of a certificate.
+/// The properties of a certificate that the checks need.
 #[derive(Clone, Debug)]
 pub(super) struct CertificateFacts {
     pub(super) valid_from_s: i64,
@@ -79,7 +79,7 @@ pub(super) struct CertificateFacts {
 }
 
 impl CertificateFacts {
-    /// Of one that nobody has looked at.
+    /// Returns the facts of a certificate that is not examined.
     pub(super) fn unjudged() -> Self {
         Self {
             valid_from_s: i64::MIN,
@@ -89,7 +89,7 @@ impl CertificateFacts {
     }
 }
 
-/// Checks `text`, which is the content of `file`.
+/// Checks `text`, the content of `file`.
 pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config, Report> {
     let mut problems = Problems::new(file, text);
     let tables = raw::read(text, &mut problems);
@@ -225,7 +225,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     Ok(config)
 }
 
-/// The report of problems that `text` has.
+/// Returns the report of the problems in `text`.
 fn report(problems: Problems<'_>, text: &str) -> Report {
     let mut problems = problems.into_sorted();
     excerpt::explain(&mut problems, text);
@@ -235,7 +235,7 @@ fn report(problems: Problems<'_>, text: &str) -> Report {
     }
 }
 
-/// The path of the control socket in `text`, whatever else is wrong with it.
+/// Returns the path of the control socket in `text`, whatever other problems it has.
 pub(super) fn control_of(file: &Path, text: &str) -> PathBuf {
     let tables = raw::read(text, &mut Problems::new(file, text));
     let server = tables.iter().find(|table| table.section == Section::Server);
@@ -243,7 +243,7 @@ pub(super) fn control_of(file: &Path, text: &str) -> PathBuf {
     base_of(file).join(control.expect("raw makes the section, and the directive has a default"))
 }
 
-/// The folder that relative paths start at.
+/// Returns the folder that relative paths start at.
 pub(super) fn base_of(file: &Path) -> PathBuf {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -268,18 +268,18 @@ fn settings(tables: &[Table], problems: &Problems<'_>) -> Vec<super::effective::
     tables.iter().flat_map(of_table).collect()
 }
 
-/// Collects problems and warnings while the parts are built; a part with a problem comes out as `None`.
+/// Collects problems and warnings while the parts are built; a part with a problem is `None`.
 struct Checker<'c> {
     problems: Problems<'c>,
     warnings: Vec<Problem>,
     world: &'c World<'c>,
     file: &'c Path,
     base: PathBuf,
-    /// `[acme]`, once it was read; `None`: it has a problem.
+    /// The checked `[acme]` section; `None` if it has a problem.
     acme: Option<Acme>,
-    /// There is an admin page.
+    /// Whether the admin page is enabled.
     has_admin: bool,
-    /// The folders whose files are for clients.
+    /// The folders whose files are served to clients.
     served: Vec<Served>,
 }
 
@@ -289,7 +289,7 @@ impl Checker<'_> {
         self.warnings.push(warning);
     }
 
-    /// Takes the value of `result`; the other side becomes a problem at `offset`, told as `name: …`.
+    /// Returns the value of `result`; an error becomes the problem `name: …` at `offset`.
     fn take<T>(
         &mut self,
         name: &str,
@@ -301,7 +301,7 @@ impl Checker<'_> {
             .ok()
     }
 
-    /// The text of a directive that has to be set.
+    /// Returns the text of a required directive.
     fn required(&mut self, table: &Table, name: &str) -> Option<String> {
         match table.value(name) {
             Some(value) => Some(text_of(&value).to_owned()),
@@ -310,7 +310,7 @@ impl Checker<'_> {
                     let header = table.section.header();
                     self.problems.add(
                         table.at,
-                        format!("{header} without {name:?}, which it has to have"),
+                        format!("{header} without {name:?}, which is required"),
                     );
                 }
                 None
@@ -386,13 +386,13 @@ impl Checker<'_> {
             snapshots,
         };
         if table.has("group") && !table.has("user") {
-            let message = "group: it goes with user, which is not set";
+            let message = "group: needs user, which is not set";
             self.problems.add(table.key_at("group"), message);
         }
         (self.problems.count() == before).then_some(server)
     }
 
-    /// What is made at start, by `name`, needs a folder to be in.
+    /// Checks that the folder exists in which `name` will be created at the start.
     fn folder_of(&mut self, table: &Table, name: &str, path: &Path) {
         if let Some(folder) = path.parent()
             && !(self.world.is_folder)(folder)
@@ -405,7 +405,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Parses each item of a list; all of them, so that each problem is told.
+    /// Parses every item of a list, so that each problem is reported.
     pub(super) fn each<T>(
         &mut self,
         table: &Table,
@@ -424,7 +424,7 @@ impl Checker<'_> {
         parsed.into_iter().collect()
     }
 
-    /// `allow` and `deny`.
+    /// Reads `allow` and `deny`.
     fn networks(&mut self, table: &Table) -> Option<Networks> {
         let allow = self.each(table, "allow", parse_network);
         let deny = self.each(table, "deny", parse_network);
@@ -434,7 +434,7 @@ impl Checker<'_> {
         })
     }
 
-    /// The secrets of a list, each with where it stands and the file that it was read from.
+    /// Returns the secrets of a list, with their positions and files.
     fn secrets(
         &mut self,
         table: &Table,
@@ -459,7 +459,7 @@ impl Checker<'_> {
                 SecretSource::Here(_) if (self.world.is_for_everybody)(self.file) => {
                     let file = shown(self.file);
                     let why = format!(
-                        "{name}: every user of this machine may read what stands in {file}; chmod o= {file}, or take it from a file of its own"
+                        "{name}: every user of this machine can read {file}; chmod o= {file}, or move the secret to a separate file"
                     );
                     self.warn(at, why);
                     None
@@ -471,7 +471,7 @@ impl Checker<'_> {
         secrets
     }
 
-    /// A file with a secret should not be everybody's.
+    /// Warns if a file with a secret is readable for everyone.
     fn only_for_some(&mut self, name: &str, at: Option<usize>, file: &Path) {
         if (self.world.is_for_everybody)(file) {
             let file = shown(file);
@@ -502,7 +502,7 @@ impl Checker<'_> {
     }
 
     fn has_place_for_admin(&mut self, table: &Table, listeners: &[listeners::Checked]) {
-        // One whose role is no good may have been meant.
+        // A listener with an invalid role may have been meant.
         let may_be = |role: Option<Role>| role.is_none_or(|role| role == Role::Internal);
         if self.has_admin && !listeners.iter().any(|listener| may_be(listener.role)) {
             self.warn(
@@ -512,7 +512,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `keys`, and the files that some of them were read from.
+    /// Returns `keys`, and the files that some of them were read from.
     fn keys(&mut self, table: &Table) -> (Vec<Secret>, Vec<PathBuf>) {
         let (mut keys, mut files) = (Vec::new(), Vec::new());
         let Some(Value::Secrets(sources)) = table.value("keys") else {
@@ -522,7 +522,7 @@ impl Checker<'_> {
             files.extend(file);
             let key = secret.expose();
             if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-                self.problems.add(at, "keys: a key is made of visible ASCII characters without spaces, since it travels in a header");
+                self.problems.add(at, "keys: a key is made of visible ASCII characters without spaces, because it is sent in a header");
             } else if key.len() < KEY_BYTES_SAFE {
                 self.warn(
                     at,
@@ -535,7 +535,7 @@ impl Checker<'_> {
     }
 }
 
-/// Shorter keys get a warning.
+/// Shorter keys cause a warning.
 const KEY_BYTES_SAFE: usize = 16;
 
 fn limits(table: &Table) -> Limits {
@@ -610,7 +610,7 @@ fn size(table: &Table, name: &str) -> u64 {
 fn word(table: &Table, name: &str) -> &'static str {
     match table.value(name) {
         Some(Value::Word(word)) => word,
-        // `"off"` among the levels of the log.
+        // `"off"` as a log level.
         Some(Value::Off) => "off",
         _ => "",
     }

@@ -1,4 +1,5 @@
-//! Joins and leaves that subscribers are to be told: in order within a channel, and no channel waits for another.
+//! Queue of joins and leaves to send to subscribers: in order within a channel, while channels don't wait for each
+//! other.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,27 +11,26 @@ use crate::mail::Origin;
 use crate::payload::{Ordered, Source};
 use crate::{ClientInfo, Engine, Event, Hub, Info, Outlet, PayloadKind, PayloadRef};
 
-/// So many joins and leaves wait for their turn on one worker; beyond that they are not told.
+/// Maximum number of queued joins and leaves on one worker; further ones are dropped.
 const WAITING_MAX: usize = 65_536;
 
-/// So many of them are told in one turn of a worker.
+/// Maximum number sent in one turn of a worker.
 const TOLD_MAX: usize = 256;
 
-/// So many channels are looked at in one turn that can't be told now.
+/// Maximum number of blocked channels skipped in one turn.
 const PASSED_MAX: usize = 1024;
 
-/// Of one channel.
 type Waiting = VecDeque<(Event, Arc<ClientInfo>)>;
 
-/// What a home has to tell, by the channel's name, since its entry may be gone by then.
+/// The home's queued joins and leaves, by channel name because the channel's entry may be gone by then.
 #[derive(Default)]
 pub(crate) struct Announcements {
     channels: HashMap<Arc<str>, Waiting, RandomState>,
-    /// The same channels, in the order of their turns.
+    /// The same channels, in round-robin order.
     turns: VecDeque<Arc<str>>,
     waiting: usize,
     untold: u64,
-    /// Some have come, or something before them has gone, since it was last tried to tell them.
+    /// Set when an item was added or a possible obstacle has gone since the last attempt.
     is_new: bool,
 }
 
@@ -39,22 +39,22 @@ impl Announcements {
         self.turns.is_empty()
     }
 
-    /// Something that may have been in the way of some has gone: a turn may tell them.
+    /// Marks that a possible obstacle has gone: the next turn may send some.
     pub(crate) fn look_again(&mut self) {
         self.is_new |= !self.turns.is_empty();
     }
 
-    /// Whether a try to tell them may succeed without further credit.
+    /// Returns whether an attempt may succeed without new credit.
     pub(crate) fn has_new(&self) -> bool {
         self.is_new
     }
 
-    /// Those that wait; of all channels together.
+    /// Returns the number of queued items of all channels.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.max(self.turns.len()).max(self.channels.len())
     }
 
-    /// Those that were not told for lack of room, so far.
+    /// Returns the number of items dropped for lack of room so far.
     pub(crate) fn untold(&self) -> u64 {
         self.untold
     }
@@ -76,7 +76,7 @@ impl Announcements {
         waiting.push_back((event, client));
     }
 
-    /// The first of the channel whose turn it is. The next turn is another's.
+    /// Removes the first item of the current channel and moves on to the next channel.
     fn pop(&mut self) -> Option<(Event, Arc<ClientInfo>)> {
         let name = self.turns.pop_front()?;
         let waiting = self.channels.get_mut(&name)?;
@@ -89,14 +89,14 @@ impl Announcements {
         Some(first)
     }
 
-    /// All of the channel whose turn it is go untold: nobody is there to hear them.
+    /// Drops all items of the current channel, which has no subscribers left.
     fn forget(&mut self) {
         let name = self.turns.pop_front();
         let waiting = name.and_then(|name| self.channels.remove(&name));
         self.waiting -= waiting.map_or(0, |waiting| waiting.len());
     }
 
-    /// The channel whose turn it is waits for its next one.
+    /// Moves on to the next channel; the current one waits for its next turn.
     fn pass(&mut self) {
         if !self.turns.is_empty() {
             self.turns.rotate_left(1);
@@ -105,12 +105,12 @@ impl Announcements {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: tells subscribers who has joined and left, as far as there is room. True if more of it can be told without
-    /// waiting for credit.
+    /// Home: sends queued joins and leaves as far as there is room. Returns whether more can be sent without waiting
+    /// for credit.
     pub(crate) fn tell_announcements(&mut self, outlet: &mut impl Outlet) -> bool {
         self.announcements.is_new = false;
         let mut told = 0;
-        // One after the other, so far.
+        // Consecutive channels skipped so far.
         let mut passed = 0;
         while told < TOLD_MAX && passed < PASSED_MAX.min(self.announcements.turns.len()) {
             let Some(index) = self.find_announced() else {
@@ -130,7 +130,7 @@ impl<E: Engine> Hub<E> {
             }
             self.channels.release(index);
         }
-        // Where none of so many can be told, what gives credit back is a turn too.
+        // If none could be sent, wait for a turn that returns credit.
         told == TOLD_MAX && !self.announcements.is_empty()
     }
 
@@ -176,7 +176,7 @@ impl<E: Engine> Hub<E> {
             info: Some(&info),
             wants_previous: false,
         };
-        // Not ahead of what was published before.
+        // Must not overtake earlier publications.
         if matches!(self.engine.publish(&mut offer), Order::Later) {
             return self.wait_in_engine(index, has_slot);
         }

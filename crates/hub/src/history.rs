@@ -1,6 +1,6 @@
-//! What channels remember, as far as it concerns the hub: who joins where, what is read, what is let go of.
+//! History from the hub's point of view: joining, reading, removing and maintenance.
 //!
-//! Everything here happens at a channel's home.
+//! Everything here runs at a channel's home.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ impl<E: Engine> Hub<E> {
         self.now = now;
     }
 
-    /// Sets the options of channels and the bytes that the history of all workers may take, of which the
-    /// [budgets](Namespaces::add_budget) of namespaces are parts. Streams move to their new budgets, and publications above
-    /// them are evicted, in bounded steps of [`look_after`](Self::look_after). The wildcard namespaces may not change once
-    /// there are channels, since the homes of these depend on them.
+    /// Sets the namespace options and the limit in bytes for the history of all workers, of which the
+    /// [budgets](Namespaces::add_budget) of namespaces are a part. Streams move to their new budgets, and excess
+    /// publications are evicted, in bounded steps by [`maintain`](Self::maintain). The wildcard namespaces must not
+    /// change once there are channels, because the homes of channels depend on them.
     pub fn set_history(&mut self, namespaces: Arc<Namespaces>, bytes_max: usize) {
         debug_assert!(
             self.channels.len() == 0 || namespaces.wildcards() == self.namespaces.wildcards()
@@ -28,24 +28,24 @@ impl<E: Engine> Hub<E> {
         self.namespaces = namespaces;
     }
 
-    /// Sets how many publications one answer has at most.
+    /// Sets the maximum number of publications of one history reply.
     pub fn set_history_answer_max(&mut self, publications: usize) {
         self.history_answer_max = publications;
     }
 
-    /// Whether something gets old, or is over, also while nothing happens: [`look_after`](Self::look_after) is needed.
+    /// Returns whether something may expire without further activity, so that [`maintain`](Self::maintain) must be
+    /// called.
     pub fn has_looks_due(&self) -> bool {
         let has_old = self.engine.has_maintenance();
         has_old || self.presence.is_waiting() || self.happenings.is_waiting()
     }
 
-    /// Whether somebody is to be told of something: a [`sweep`](Self::sweep), or
-    /// [`take_happenings`](Self::take_happenings), is needed.
+    /// Returns whether a [`sweep`](Self::sweep) or a [`take_happenings`](Self::take_happenings) is needed.
     pub fn has_to_tell(&self) -> bool {
         !self.announcements.is_empty() || self.happenings.has_some()
     }
 
-    /// Lets go of some of what is over; to be called about once a second.
+    /// Releases a bounded amount of expired data; to be called about once a second.
     pub fn look_after(&mut self) {
         self.recent.forget(self.now.mono_ms);
         self.end_absences();
@@ -54,8 +54,8 @@ impl<E: Engine> Hub<E> {
         self.maintain(Round::Full);
     }
 
-    /// Returns the wall clock for expiry, or 0 for [`SETTLED_MS`](crate::SETTLED_MS) after a start from a log, so that nothing
-    /// expires.
+    /// Returns the wall clock for expiry, or 0 during [`SETTLED_MS`](crate::SETTLED_MS) after a start from a log, so
+    /// that nothing expires.
     pub(crate) fn age_ms(&self) -> u64 {
         match self.now.mono_ms < self.doubts_clock_until {
             true => 0,
@@ -63,7 +63,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// The channel's stream, which begins now if there is none.
+    /// Returns the channel's stream and starts one if necessary.
     pub(crate) fn stream_of(&mut self, index: u32) -> u32 {
         let channel = &mut self.channels[index];
         debug_assert!(channel.home.is_here());
@@ -77,7 +77,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Keeps the limits of what is stored. Entries may go with it: to be called while no index of one is held.
+    /// Enforces the limits of stored data. Entries may be removed, so no entry index may be held across the call.
     #[inline]
     pub(crate) fn keep_to_budget(&mut self) {
         self.maintain(Round::Step);
@@ -100,7 +100,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// The channel remembers no more; its entry stays.
+    /// Detaches the channel from its stream; the entry stays.
     pub(crate) fn lose_stream(&mut self, index: u32) {
         let channel = &mut self.channels[index];
         if let Some(slot) = channel.home.stream() {
@@ -111,17 +111,17 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// The slot of a channel that remembers, and its entry.
+    /// Returns the entry, the slot and the options of a channel with history.
     fn remembered(&mut self, channel: &str) -> Result<(u32, u32, History), HistoryError> {
         let history = self.namespaces.of(channel).history;
         let history = history.ok_or(HistoryError::Off)?;
         let hash = self.channels.hash(channel);
-        // It has a position from now on, which is worth as much as any.
+        // The new stream has a position from now on, which is as good as any other.
         let index = self.entry(hash, channel);
         Ok((index, self.stream_of(index), history))
     }
 
-    /// `None`: the answer comes with a report of the engine.
+    /// Returns `None` if the result arrives with a report of the engine.
     pub(crate) fn read_history(
         &mut self,
         channel: &str,
@@ -135,7 +135,7 @@ impl<E: Engine> Hub<E> {
         Some(page.map(Box::new))
     }
 
-    /// `None`: the answer comes with a report of the engine.
+    /// Returns `None` if the result arrives with a report of the engine.
     pub(crate) fn clear_history(
         &mut self,
         channel: &str,

@@ -1,43 +1,41 @@
-//! Who hears what: users, channels, subscriptions, publications. Pure.
+//! Channels, subscriptions, publications, presence and users. Pure.
 //!
-//! There is one [`Hub`] per worker, and it plays two roles. As the *home* of the channels whose
-//! hash falls to this worker it orders their publications and knows how many subscribers each
-//! worker has. As the *local* hub it knows which sessions of this worker are subscribed, and fans
-//! out to them. A user is a personal channel, `#user`: whatever channels learn to do, users get.
+//! There is one [`Hub`] per worker, in two roles. As the *home* of the channels whose hash maps to this worker it
+//! orders their publications and knows how many subscribers each worker has. As the *local* hub it knows which sessions
+//! of this worker are subscribed, and fans out to them. A user is a personal channel, `#user`: every feature of
+//! channels applies to users.
 //!
-//! The hub knows no socket, clock, thread or wire format. What it wants done goes through
-//! [`Outlet`]: mail to the hubs of other workers, deliveries to sessions, answers to tickets.
-//! From there the bytes go to a front end, which encodes them (once per format, see
-//! [`Encodings`]) into the outbox of a connection.
+//! The hub knows no socket, clock, thread or wire format. Its effects go through [`Outlet`]: messages to the hubs of
+//! other workers, deliveries to sessions, replies to tickets. From there a front end encodes publications (once per
+//! format, see [`Encodings`]) into the outbox of a connection.
 //!
-//! What orders and stores publications is an [`Engine`], whose contract is the text of [`engine`].
+//! An [`Engine`] orders and stores publications; its contract is the documentation of [`engine`].
 //!
 //! # Calls of a turn
 //!
-//! * *commands*: [`Hub::subscribe`], [`Hub::unsubscribe`], [`Hub::close`], [`Hub::publish`],
-//!   [`Hub::instruct`]: a session or the back end asks.
-//! * behind sessions that have been told something: [`Hub::settle`].
-//! * *handle*: [`Hub::receive`] for each mail, [`Hub::take_reports`] once the engine has something to
-//!   report; sessions get their answers behind each of these calls.
-//! * before all of them: [`Hub::set_now`]; about once a second [`Hub::look_after`].
-//! * *drain*: [`Hub::take_happenings`], and [`Hub::sweep`] once a turn, after the rest, which also
-//!   retries what waits for credit; when it says that more is left, the next turn must not wait. Where there is a log, [`Hub::take_batch`]
-//!   for it behind that, and [`Hub::durable`] when it has it.
+//! * *first*: [`Hub::set_now`]; about once a second [`Hub::look_after`].
+//! * *commands* of a session or the back end: [`Hub::subscribe`], [`Hub::unsubscribe`], [`Hub::close`],
+//!   [`Hub::publish`], [`Hub::instruct`].
+//! * *handle*: [`Hub::receive`] for each message, [`Hub::take_reports`] when the engine has reports; sessions process
+//!   their replies after each of these calls.
+//! * after sessions have carried out a user command: [`Hub::settle`].
+//! * *drain*: [`Hub::take_happenings`], and once at the end of a turn [`Hub::sweep`], which also retries whatever waits
+//!   for credit; if it reports that more is left, the next turn must not wait. With a log, [`Hub::take_batch`] after
+//!   that, and [`Hub::durable`] when the batch is on disk.
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! * Publications of a channel reach every subscriber in the one order that its home chose, each
-//!   once.
-//! * Whoever saw [`Answer::Subscribed`] gets every publication ordered from then on, and none that
-//!   was ordered before its registration.
-//! * A channel that remembers numbers its publications without a gap while its epoch lasts, and
-//!   whoever comes back gets exactly what he has missed, or is told that something is missing.
-//! * Where there is a log, nobody hears of what is to be remembered, neither its subscribers nor its
-//!   publisher, before the log has it: what [`Hub::restore`] gets back goes on where anybody has got to.
-//! * Whoever saw the answers to [`Hub::instruct`] publishes to those who are subscribed after it, whoever publishes:
-//!   [`Answer::Settled`] comes from the homes.
-//! * Nothing is dropped inside the hub: where there is no room, publishers are refused
-//!   ([`NoCredit`]) or mail is kept with its credit, so that its source pauses.
+//! * Every subscriber receives the publications of a channel in the one order chosen by its home, each exactly once.
+//! * A session that has received [`Answer::Subscribed`] gets every publication ordered from then on, and none ordered
+//!   before its registration.
+//! * A channel with history numbers its publications without a gap within an epoch, and a returning subscriber either
+//!   gets exactly what it missed or learns that something is missing.
+//! * With a log, neither subscribers nor the publisher of a stored publication learn of it before it is durable, so
+//!   after [`Hub::restore`] every client can continue from its position.
+//! * Once the replies to [`Hub::instruct`] have arrived, publications of any publisher reach the subscribers as the
+//!   command left them: [`Answer::Settled`] comes from the homes.
+//! * The hub drops nothing: where there is no room, publishers are refused ([`NoCredit`]) or messages keep their
+//!   credit, so that their source pauses.
 
 mod accounts;
 mod announcements;

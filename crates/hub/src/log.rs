@@ -1,19 +1,20 @@
-//! Publications that a log has to have before anybody hears of them.
+//! Publications that must be durable before they are delivered.
 //!
-//! Where hubs have a log ([`Hub::keep_log`]), a home takes a publication of a channel that remembers in two steps. It
-//! is *ordered*: it gets its offset, goes into the next [`Batch`], and waits. When the log says that the batch is
-//! durable ([`Hub::durable`]), it is *fed*: the channel's stream keeps it, and the subscribers and the publisher hear of
-//! it.
+//! With a log ([`Hub::keep_log`]), a home handles a publication of a channel with history in two steps. First it is
+//! *ordered*: it gets its offset, goes into the next [`Batch`], and waits. Once the batch is durable
+//! ([`Hub::durable`]), it is *delivered*: the channel's stream stores it, and the subscribers and the publisher are
+//! notified.
 //!
-//! So a stream is what has been fed, and nothing else. Who joins gets its position and what is in it, and then, in
-//! order, what waited when he came: no hole, no overlap. Nobody ever sees an offset that a crash can take back.
+//! So a stream contains exactly what has been delivered. A new subscriber gets the stream's position and content, and
+//! then, in order, what was waiting when it arrived: no gap, no overlap. No client ever sees an offset that a crash can
+//! take back.
 //!
-//! What waits is in the one order of the home. What can't be fed at once, for lack of credit, holds back what is
-//! behind it in its channel, and nothing else. Whatever else would tell of the channel's state joins the order while
-//! publications of the channel wait: those that are not kept, answers to stale and to repeated ones, joins and leaves,
-//! the removal of the history. How, is in `pending.rs`.
+//! Waiting publications are in the one order of the home. A publication that can't be delivered at once for lack of
+//! credit blocks later ones of its channel and nothing else. While publications of a channel wait, everything else that
+//! reveals the channel's state joins the same order: publications that are not stored, replies to stale and repeated
+//! ones, joins and leaves, the removal of the history. `pending.rs` implements this.
 //!
-//! When too much waits, publications are refused or stall like those without credit: a log that is slow or failing
+//! When too much is waiting, publications are refused or stalled like those without credit: a slow or failing log
 //! pauses their sources.
 
 use std::sync::Arc;
@@ -23,16 +24,16 @@ use crate::engines::NodeEngine;
 use crate::stream::Stream;
 use crate::{Append, Batch, ChannelName, Hub, NameError, Outlet, Restored};
 
-/// What nobody waits for is handed over with the next batch, or by itself when it is so much.
+/// Changes with no waiter ride along with the next batch; this many force one.
 const CHANGES_MAX: usize = 1024;
 
-/// Milliseconds after a start from a log in which nothing expires. A clock that is ahead until NTP has set it would delete
-/// all history for good.
+/// Period after a start from a log, in milliseconds, during which nothing expires: a clock that is ahead until NTP has
+/// set it would delete all history for good.
 pub const SETTLED_MS: u64 = 600_000;
 
 impl Hub {
-    /// From now on what channels remember is handed out as batches, and waits until it is durable. To be called before
-    /// anything else.
+    /// Makes channels with history hand out their changes as batches and wait until these are durable. Must be called
+    /// before anything else.
     pub fn keep_log(&mut self) {
         if let Some(engine) = self.engine.memory() {
             engine.log = Some(Box::default());
@@ -40,13 +41,13 @@ impl Hub {
         }
     }
 
-    /// Goes on with a stream of a log; false if its channel does not remember any more, which the log will hear. To be
-    /// called before anybody subscribes or publishes, after [`set_history`](Self::set_history) and
-    /// [`set_now`](Self::set_now), for channels whose [home](Self::home_of) is here; those that were published to
-    /// longest ago first, for of those that take as much they give first.
+    /// Restores a stream from a log; returns `false` if its channel no longer has history, which the log will be told.
+    /// To be called before any subscription or publication, after [`set_history`](Self::set_history) and
+    /// [`set_now`](Self::set_now), for channels whose [home](Self::home_of) is here, in the order of their last
+    /// publication, because among equally heavy streams the oldest is evicted first.
     ///
     /// # Errors
-    /// That is no name of a channel. Nothing is done.
+    /// The name is not a valid channel name; nothing is changed.
     pub fn restore(&mut self, restored: Restored) -> Result<bool, NameError> {
         let name = ChannelName::new(&restored.channel)?;
         debug_assert_eq!(self.home_of(name), self.me, "all workers have one seed");
@@ -79,8 +80,8 @@ impl Hub {
         Ok(true)
     }
 
-    /// What is to be made durable next; to be called once at the end of a turn. With `is_all` also what nobody waits
-    /// for, such as what channels let go of: about once a second.
+    /// Returns the next batch to make durable; to be called once at the end of a turn. With `is_all`, to be set about
+    /// once a second, it includes changes that have no waiter, such as trimmed publications.
     pub fn take_batch(&mut self, is_all: bool) -> Option<Batch> {
         let NodeEngine::Memory(engine) = &mut self.engine else {
             return None;
@@ -97,7 +98,8 @@ impl Hub {
             std::mem::take(&mut changes.streams),
         );
         let published = std::mem::take(&mut log.published);
-        // What is dropped is over: a stream that waits for the log is not. One that began since is another.
+        // Dropped streams come first: such a stream has nothing waiting for the log, and one started since is another
+        // stream.
         let mut appends: Vec<_> = dropped
             .into_iter()
             .map(|channel| Append::Dropped { channel })
@@ -134,7 +136,7 @@ impl Hub {
         })
     }
 
-    /// This batch and all before it are durable: what has waited for them goes on.
+    /// Marks a batch and all earlier ones as durable and continues what has waited for them.
     pub fn durable(&mut self, batch: u64, outlet: &mut impl Outlet) {
         let engine = self.engine.memory();
         if let Some(log) = engine.and_then(|engine| engine.log.as_mut()) {
@@ -143,7 +145,7 @@ impl Hub {
         }
     }
 
-    /// Whether [`take_batch`](Self::take_batch) would have something, with `is_all`.
+    /// Returns whether [`take_batch`](Self::take_batch) with `is_all` would return a batch.
     pub fn has_changes(&self) -> bool {
         match &self.engine {
             NodeEngine::Memory(engine) => engine.has_changes(),

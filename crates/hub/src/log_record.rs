@@ -4,73 +4,73 @@ use std::sync::Arc;
 
 use crate::{Epoch, Publication, Version};
 
-/// What the log is to keep of one channel's stream.
+/// A record of one channel's stream for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Append {
-    /// A stream began; what was there of another one of that channel is void.
+    /// A stream was started; an earlier stream of that channel is void.
     Opened {
         /// Its channel.
         channel: Arc<str>,
-        /// Its epoch.
+        /// The epoch of the stream.
         epoch: Epoch,
-        /// When, in milliseconds since 1970.
+        /// The time in milliseconds since 1970.
         at_ms: u64,
     },
-    /// A publication, with its position.
+    /// A publication was ordered.
     Published {
         /// Its channel.
         channel: Arc<str>,
-        /// With its position.
+        /// The publication with its position.
         publication: Publication,
-        /// Of the state that it tells.
+        /// The version of the state in the payload.
         version: Option<Version>,
     },
-    /// Publications with offsets below are not kept any more.
+    /// Publications with lower offsets are no longer stored.
     Trimmed {
         /// Their channel.
         channel: Arc<str>,
-        /// The lowest offset that may still be there.
+        /// The lowest offset that may still be stored.
         below: u64,
     },
-    /// The stream is forgotten.
+    /// The stream was dropped.
     Dropped {
         /// Its channel.
         channel: Arc<str>,
     },
 }
 
-/// What becomes durable together. Of each channel it is in order.
+/// Records that become durable together. The records of one channel are in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// The first is 1, each next one more: what [`Hub::durable`] is told.
+    /// The number to pass to [`Hub::durable`]; consecutive from 1.
     pub number: u64,
-    /// What is to be kept; nothing where somebody waits for the batches before alone.
+    /// The records; empty if something only waits for earlier batches.
     pub appends: Vec<Append>,
 }
 
-/// A stream as a log has kept it.
+/// A stream as stored by a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// Its channel.
+    /// The channel name.
     pub channel: Arc<str>,
-    /// Its epoch.
+    /// The epoch of the stream.
     pub epoch: Epoch,
-    /// The offset of the last publication that there ever was; 0 before the first.
+    /// The offset of the last publication ever ordered; 0 before the first.
     pub top: u64,
-    /// The last one that a publication had.
+    /// The last version of a publication.
     pub version: Option<Version>,
-    /// Those that are kept, by offset, each with its position.
+    /// The stored publications by offset, each with its position.
     pub publications: Vec<Publication>,
 }
 
-/// What a log is to be told of streams, beside publications. How much it is, is bounded by how many streams there are.
+/// Changes of streams other than publications that the log has yet to record; bounded by the number of streams.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// Those that began, or let go of something.
+    /// Streams that were started or trimmed.
     pub(crate) streams: Vec<u32>,
-    /// Channels whose streams were forgotten.
+    /// Channels whose streams were dropped.
     pub(crate) dropped: Vec<Arc<str>>,
-    /// Somebody has a position that the log does not know.
+    /// A client knows a position that the log does not contain.
     pub(crate) is_urgent: bool,
 }
 

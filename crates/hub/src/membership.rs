@@ -1,8 +1,8 @@
-//! Who joins, who leaves, and who is counted where.
+//! Subscribing and unsubscribing, on the session's worker and at the home.
 //!
-//! A subscription lives on its session's worker and is counted by the channel's home. Where that
-//! is another worker it is *pending* until the home has answered, and only then in the list of
-//! those who get publications; so it gets exactly what the home ordered after counting it.
+//! A subscription lives on its session's worker and is counted by the channel's home. If that is another worker, the
+//! subscription is *pending* until the home has replied, and only then enters the list of receivers; so it gets exactly
+//! the publications ordered after it was counted.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::{
 /// Why a session can't subscribe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubscribeError {
-    /// It is subscribed to that channel, or about to be.
+    /// The session is already subscribed to the channel, or subscribing.
     #[error("already subscribed")]
     Already,
-    /// The session has ended: ours to ignore.
+    /// The session has ended; callers ignore this.
     #[error("the session has ended")]
     Stale,
-    /// The worker holds as many subscriptions or sessions as it may.
+    /// The worker has reached its limit of subscriptions or sessions.
     #[error("too many subscriptions on this worker")]
     Full,
 }
@@ -92,7 +92,7 @@ impl<E: Engine> Hub<E> {
         Ok(Outcome::Pending)
     }
 
-    /// Ends one subscription; nothing more is delivered on it. False if there was none.
+    /// Ends one subscription; nothing more is delivered on it. Returns `false` if there was none.
     pub fn unsubscribe(
         &mut self,
         session: ConnectionId,
@@ -113,7 +113,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Ends all subscriptions of a session; from now on its id is stale.
+    /// Ends all subscriptions of a session and marks its id as stale.
     pub fn close(&mut self, session: ConnectionId, outlet: &mut impl Outlet) {
         while let Some(slot) = self.subscriptions.first(session) {
             self.remove(slot, outlet);
@@ -121,7 +121,7 @@ impl<E: Engine> Hub<E> {
         self.subscriptions.end(session);
     }
 
-    /// Home: counts a subscriber of another worker; with what it joins. [`Step::Later`]: it is counted later.
+    /// Home: counts a subscriber of another worker and returns what it joins; with [`Step::Later`] it is counted later.
     pub(crate) fn count_in(
         &mut self,
         from: WorkerId,
@@ -147,7 +147,7 @@ impl<E: Engine> Hub<E> {
         Step::Done(joined)
     }
 
-    /// Home: one more subscriber of another worker.
+    /// Home: counts one more subscriber of another worker.
     pub(crate) fn add_share(
         &mut self,
         index: u32,
@@ -163,7 +163,7 @@ impl<E: Engine> Hub<E> {
         self.member_in(index, client);
     }
 
-    /// Home: counts a subscriber of another worker out.
+    /// Home: removes a subscriber of another worker.
     pub(crate) fn count_out(
         &mut self,
         from: WorkerId,
@@ -195,7 +195,7 @@ impl<E: Engine> Hub<E> {
         self.channels.release(index);
     }
 
-    /// Local: the home has counted it.
+    /// Local: the home has counted the subscription.
     pub(crate) fn subscribed(
         &mut self,
         session: ConnectionId,
@@ -204,7 +204,7 @@ impl<E: Engine> Hub<E> {
         joined: Option<Box<Joined>>,
         outlet: &mut impl Outlet,
     ) {
-        // It may have unsubscribed meanwhile; then the home hears of that next.
+        // If it has unsubscribed meanwhile, the home learns of that next.
         if let Some(index) = self.subscriptions.pending(registration, session) {
             self.channels[index].waiting -= 1;
             self.make_live(index, registration.slot);
@@ -212,7 +212,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Local: the home can't have it.
+    /// Local: the home has refused the subscription.
     pub(crate) fn refused(
         &mut self,
         session: ConnectionId,
@@ -220,14 +220,14 @@ impl<E: Engine> Hub<E> {
         registration: Registration,
         outlet: &mut impl Outlet,
     ) {
-        // If it has unsubscribed meanwhile, the home hears of that next.
+        // If it has unsubscribed meanwhile, the home learns of that next.
         if self.subscriptions.pending(registration, session).is_some() {
             self.remove(registration.slot, outlet);
             outlet.answer(session, ticket, Answer::Failed);
         }
     }
 
-    /// Local: from now on publications go to this slot.
+    /// Local: adds a slot to the receivers of a channel.
     pub(crate) fn make_live(&mut self, index: u32, slot: u32) {
         let channel = &mut self.channels[index];
         let was_vacant = channel.home.is_here() && channel.subscribers_all() == 0;
@@ -238,7 +238,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Local: ends a subscription, live or not, and tells the home.
+    /// Local: ends a subscription, live or pending, and tells the home.
     fn remove(&mut self, slot: u32, outlet: &mut impl Outlet) {
         let removed = self.subscriptions.remove(slot);
         let client = match self.presence.members.is_empty() {

@@ -1,8 +1,8 @@
-//! Who is in a channel: kept by its home, told to its subscribers as they come and go.
+//! The members of channels: tracked by the home, announced to subscribers as they join and leave.
 //!
-//! A member is a subscription that was made with a [`ClientInfo`]. Where a namespace has a `leave_delay`, the last
-//! connection of a user stays a member for that long after it has gone, also when nobody else is left: whoever reloads a
-//! page neither leaves nor joins.
+//! A member is a subscription made with a [`ClientInfo`]. If the namespace has a `leave_delay`, the last connection of
+//! a user stays a member for that long after it has gone, even if no other member is left: reloading a page is neither
+//! a leave nor a join.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::mail::Origin;
 use crate::roster::{Departure, Roster};
 use crate::{ClientInfo, Engine, Event, Hub, PresenceError};
 
-/// The most users who may come back at one time, as far as one home knows; beyond that they leave at once.
+/// Maximum number of users in their leave delay per home; further users leave at once.
 const ABSENT_MAX: usize = 100_000;
 
 impl<E: Engine> Hub<E> {
-    /// Home: somebody was counted who is a member.
+    /// Home: a subscriber that is a member was counted.
     pub(crate) fn member_in(&mut self, index: u32, client: Option<&Arc<ClientInfo>>) {
         let Some(client) = client else { return };
         let name = &self.channels[index].name;
@@ -32,13 +32,13 @@ impl<E: Engine> Hub<E> {
             .and_then(|key| presence.leaving.remove(&key));
         let name = Arc::clone(name);
         if let Some((_, gone)) = returned {
-            // The user stays; the connection is another.
+            // The user stays; only the connection changes.
             self.member_changed(&name, Event::Left, &gone, is_by_user, false);
         }
         self.member_changed(&name, Event::Joined, client, is_by_user, arrival.is_news);
     }
 
-    /// Home: a member is subscribed no more.
+    /// Home: a member has unsubscribed.
     pub(crate) fn member_out(&mut self, index: u32, client: Option<&Arc<ClientInfo>>) {
         let Some(client) = client else { return };
         let name = &self.channels[index].name;
@@ -73,7 +73,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: hands a change of membership to the engine, and on as far as it says.
+    /// Home: reports a member change to the engine, and announces it if the engine says so.
     fn member_changed(
         &mut self,
         channel: &Arc<str>,
@@ -95,7 +95,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: gives up those who have not come back in time.
+    /// Home: ends the leave delays that have passed.
     pub(crate) fn end_absences(&mut self) {
         let now_ms = self.now.mono_ms;
         while let Some(entry) = self.presence.leaving.first_entry()
@@ -106,7 +106,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: gives up all who may come back to a channel.
+    /// Home: ends all leave delays of a channel.
     pub(crate) fn end_absences_of(&mut self, channel: &Arc<str>) {
         let roster = self.presence.rosters.get(channel);
         for key in roster.map_or_else(Vec::new, Roster::leaving) {
@@ -128,7 +128,7 @@ impl<E: Engine> Hub<E> {
         self.member_changed(channel, Event::Left, client, true, true);
     }
 
-    /// Home: others are to be told of a member, and maybe the back end.
+    /// Home: announces a member change to subscribers and, if configured, to the back end.
     pub(crate) fn member_news(
         &mut self,
         channel: &Arc<str>,
@@ -141,7 +141,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: reads the members of a channel, or their number, by `ask`. `None`: the engine answers with a report.
+    /// Home: reads the members of a channel or their number with `ask`. `None`: the engine answers with a report.
     pub(crate) fn ask_presence<T>(
         &mut self,
         channel: &str,

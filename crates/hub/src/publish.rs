@@ -1,4 +1,4 @@
-//! The way of a publication: publisher → home → engine → feed → workers.
+//! The path of a publication: publisher → home → engine → feed → workers.
 
 use std::sync::Arc;
 
@@ -12,31 +12,31 @@ use crate::{
     Outlet, Payload, PayloadRef, PublishOptions, Published, Ticket, WorkerId,
 };
 
-/// A publication can't be taken now, for lack of credit or of room in a queue. Nothing of it was
-/// done: the caller pauses its source and tries again after [`Hub::sweep`].
+/// A publication can't be accepted now, for lack of credit or of room in a queue. Nothing has changed: the caller
+/// pauses its source and retries after [`Hub::sweep`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the channel can't accept a publication now")]
 pub struct NoCredit;
 
-/// What keeps a publication from being ordered now.
+/// What prevents a publication from being ordered now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocked {
-    /// An earlier one of its channel is stalled.
+    /// An earlier publication of its channel is stalled.
     Behind,
-    /// A worker with subscribers can't be sent to, or an earlier stalled one needs that lane.
+    /// There is no credit for a worker with subscribers, or an earlier stalled publication needs that lane.
     Lane,
-    /// The channel's queue here, or this worker's queues together, are full.
+    /// The channel's queue on this worker, or all its queues together, are full.
     Queue,
-    /// Too much waits in the engine.
+    /// Too many requests wait in the engine.
     Engine,
 }
 
 impl<E: Engine> Hub<E> {
-    /// Publishes to a channel. With `from`, [`Answer::Published`](crate::Answer::Published) comes
-    /// if the outcome is [`Outcome::Pending`].
+    /// Publishes to a channel. With `from`, [`Answer::Published`](crate::Answer::Published) follows if the outcome is
+    /// [`Outcome::Pending`].
     ///
-    /// A refused publication has no place in any queue: of several local sources that publish to
-    /// one channel, the one that tries first is first.
+    /// A refused publication has no place in any queue: among several local sources that publish to one channel, the
+    /// first to retry comes first.
     pub fn publish(
         &mut self,
         from: Option<(ConnectionId, Ticket)>,
@@ -84,7 +84,7 @@ impl<E: Engine> Hub<E> {
         Ok(outcome)
     }
 
-    /// Home: a publication of another worker's client.
+    /// Home: handles a publication of a client on another worker.
     pub(crate) fn receive_publish(
         &mut self,
         from: WorkerId,
@@ -116,8 +116,8 @@ impl<E: Engine> Hub<E> {
         self.taken(origin, true, published, outlet);
     }
 
-    /// Home: the entry of a channel that is published to; made where a publication to nobody has to
-    /// be remembered, `None` where it can be forgotten at once.
+    /// Home: returns the entry of a channel to publish to, and creates it if a publication without subscribers has to
+    /// be stored; `None` if it can be dropped.
     fn entry_to_publish(
         &mut self,
         hash: u64,
@@ -136,7 +136,7 @@ impl<E: Engine> Hub<E> {
         Some(self.entry(hash, name))
     }
 
-    /// Home: whether a publication of this channel must wait, and for what. `is_passing`: it is not kept.
+    /// Home: returns what a publication of this channel has to wait for, if anything. `is_passing`: it is not stored.
     pub(crate) fn blocked(
         &self,
         index: u32,
@@ -151,7 +151,7 @@ impl<E: Engine> Hub<E> {
             .or_else(|| self.blocked_by_engine(index, is_passing))
     }
 
-    /// Home: whether a publication of this channel can't be handed out now, and why.
+    /// Home: returns what prevents a publication of this channel from being delivered now.
     pub(crate) fn blocked_by_room(&self, index: u32, outlet: &impl Outlet) -> Option<Blocked> {
         let channel = &self.channels[index];
         let blocked = self.blocked_there(channel, outlet);
@@ -175,8 +175,8 @@ impl<E: Engine> Hub<E> {
         None
     }
 
-    /// Gives a publication its place in the channel's order, unless its terms are against it, and feeds it. `None`: the
-    /// answer comes with a report of the engine.
+    /// Orders a publication in its channel unless its options forbid it, and delivers it. `None`: the result arrives
+    /// with a report of the engine.
     pub(crate) fn order(
         &mut self,
         index: u32,
@@ -195,7 +195,7 @@ impl<E: Engine> Hub<E> {
         let namespace = self.namespaces.of(name);
         let (history, differences) = (namespace.history, namespace.differences);
         if history.is_none() {
-            // What goes out without an offset would be missing where the channel is to remember again.
+            // A publication without an offset would be missing if the channel gets a history again.
             self.lose_stream(index);
         }
         let history = history.filter(|_| !terms.is_some_and(|terms| terms.is_passing));
@@ -239,7 +239,7 @@ impl<E: Engine> Hub<E> {
             }
             Order::Later => {
                 self.wait_in_engine(index, has_slot);
-                // Those with the same key come behind it.
+                // Repetitions with the same key are ordered behind it.
                 self.keep_key(index, terms.map(|terms| &**terms), published);
                 return None;
             }
@@ -248,8 +248,8 @@ impl<E: Engine> Hub<E> {
         Some(published)
     }
 
-    /// Hands an ordered publication to its subscribers, and to those who hear its channel among others. Returns how many
-    /// they are. The credits were looked at by [`blocked`](Self::blocked).
+    /// Delivers an ordered publication to the subscribers of its channel and of the wildcard channel. Returns their
+    /// number. [`blocked`](Self::blocked) has checked the credits.
     pub(crate) fn feed(
         &mut self,
         index: u32,
@@ -263,8 +263,8 @@ impl<E: Engine> Hub<E> {
         overheard + self.hand_out(index, ordered, outlet)
     }
 
-    /// Sends it to every worker with subscribers of one entry, this one included. Returns the registered subscribers of
-    /// all.
+    /// Sends a publication to every worker with subscribers of one entry, including this one. Returns the number of
+    /// registered subscribers.
     pub(crate) fn hand_out(
         &mut self,
         index: u32,
@@ -292,9 +292,9 @@ impl<E: Engine> Hub<E> {
         handed
     }
 
-    /// A publication has its place: gives its credit back if it came from another worker and still has it, and answers it
-    /// unless that has to wait for the engine. What waits there has a bound of its own: with their credits those publications
-    /// would hold up the lane for channels without history.
+    /// Completes the acceptance of a publication: returns its credit if it came from another worker and still has it,
+    /// and replies unless the reply has to wait for the engine. Requests in the engine have their own limit; with their
+    /// credits they would block the lane for channels without history.
     pub(crate) fn taken(
         &self,
         origin: Origin,
@@ -311,7 +311,7 @@ impl<E: Engine> Hub<E> {
     }
 }
 
-/// Whether a publication goes out together with the one before it.
+/// Returns whether a publication needs the preceding payload for a delta.
 pub(crate) fn wants_previous(differences: Differences, terms: Option<&PublishOptions>) -> bool {
     match differences {
         Differences::Off => false,

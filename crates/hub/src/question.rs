@@ -1,4 +1,4 @@
-//! What is asked of a channel's home, and how the answer comes back.
+//! Queries to a channel's home and their replies.
 
 use crate::mail::Origin;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl<E: Engine> Hub<E> {
-    /// Asks the home of a channel. The answer comes to the ticket if the outcome is [`Outcome::Pending`].
+    /// Queries the home of a channel. The reply comes to the ticket if the outcome is [`Outcome::Pending`].
     pub fn ask(
         &mut self,
         (session, ticket): (ConnectionId, Ticket),
@@ -36,7 +36,7 @@ impl<E: Engine> Hub<E> {
         Outcome::Pending
     }
 
-    /// Home: somebody on another worker asks.
+    /// Home: handles a query of another worker.
     pub(crate) fn receive_question(
         &mut self,
         from: WorkerId,
@@ -52,7 +52,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: hands somebody an answer.
+    /// Home: sends a reply to the origin of a request.
     pub(crate) fn reply(
         &self,
         Origin { from, reply }: Origin,
@@ -73,7 +73,7 @@ impl<E: Engine> Hub<E> {
         outlet.mail(from, mail);
     }
 
-    /// `None`: it comes later.
+    /// Returns the reply; `None` if it comes later.
     fn answer_to(&mut self, channel: &str, question: &Question, origin: Origin) -> Option<Answer> {
         Some(match question {
             Question::History(query) => Answer::History(self.read_history(channel, query, origin)?),

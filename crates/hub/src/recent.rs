@@ -1,4 +1,4 @@
-//! Publications that were taken a moment ago, by the keys that tell them from their repetitions.
+//! Results of recent publications by idempotency key.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use foldhash::quality::RandomState;
 
 use crate::Published;
 
-/// How long a key is kept.
+/// Lifetime of a key.
 const KEPT_MS: u64 = 5 * 60 * 1000;
 
-/// So many are kept; beyond that the oldest go first.
+/// Maximum number of keys; beyond that the oldest are removed.
 const KEYS_MAX: usize = 100_000;
 
-/// See the module's text.
+/// The results of recent publications.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
-    /// By channel and key, between which stands what neither has.
+    /// By channel and key, separated by a byte that neither contains.
     taken: HashMap<Arc<str>, Published, RandomState>,
-    /// Oldest first, with when each was taken.
+    /// Keys with the time of their insertion, oldest first.
     order: VecDeque<(u64, Arc<str>)>,
 }
 
 impl Recent {
-    /// What became of the publication with this key, as the answer to one that repeats it.
+    /// Returns the result of the publication with this key, as the reply to its repetition.
     pub(crate) fn find(&mut self, channel: &str, key: &str, now_ms: u64) -> Option<Published> {
         self.forget(now_ms);
         let first = self.taken.get(&*name(channel, key))?;
@@ -33,7 +33,7 @@ impl Recent {
         })
     }
 
-    /// It was taken now.
+    /// Records the result of a publication.
     pub(crate) fn keep(&mut self, channel: &str, key: &str, published: Published, now_ms: u64) {
         let name: Arc<str> = name(channel, key).into();
         if self.taken.insert(Arc::clone(&name), published).is_none() {
@@ -44,7 +44,7 @@ impl Recent {
         }
     }
 
-    /// It was not taken after all.
+    /// Removes the key of a publication that failed.
     pub(crate) fn forget_key(&mut self, channel: &str, key: &str) {
         let name = name(channel, key);
         if self.taken.remove(&*name).is_some() {
@@ -52,7 +52,7 @@ impl Recent {
         }
     }
 
-    /// Forgets what is old.
+    /// Removes expired keys.
     pub(crate) fn forget(&mut self, now_ms: u64) {
         while let Some((taken_ms, _)) = self.order.front()
             && now_ms.saturating_sub(*taken_ms) >= KEPT_MS
@@ -68,7 +68,7 @@ impl Recent {
     }
 }
 
-/// Names of channels have no NUL.
+/// Channel names contain no NUL.
 fn name(channel: &str, key: &str) -> String {
     [channel, "\0", key].concat()
 }

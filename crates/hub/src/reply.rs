@@ -5,33 +5,33 @@ use std::sync::Arc;
 use crate::page::Page;
 use crate::{ClientInfo, Connections, Listing, Position, Publication, UserStatus};
 
-/// What a ticket is answered.
+/// The reply to a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The subscription is registered at the channel's home; with what it joins where the channel remembers.
+    /// The subscription is registered at the channel's home; with the joined state if the channel has history.
     Subscribed(Option<Box<Joined>>),
-    /// A publication was taken by a home on another worker, or has waited for the log.
+    /// A home on another worker accepted a publication, or it has become durable.
     Published(Published),
-    /// The engine has not answered a publication: it may have been stored or not. Or it can't follow the channel of a
+    /// The engine did not answer a publication, which may have been stored, or it can't follow the channel of a
     /// subscription, which has ended.
     Failed,
-    /// A home on another worker has read a part of a channel's history.
+    /// A page of a channel's history from a home on another worker.
     History(Result<Box<Page>, HistoryError>),
-    /// A home on another worker, or the log, has let go of a channel's history.
+    /// The result of removing a channel's history, from another worker or after the log.
     HistoryRemoved(Result<(), HistoryError>),
-    /// Who is in a channel.
+    /// The members of a channel.
     Presence(Result<Box<[Arc<ClientInfo>]>, PresenceError>),
-    /// How many are.
+    /// The number of members of a channel.
     PresenceStats(Result<PresenceStats, PresenceError>),
-    /// Channels with their home on another worker.
+    /// Channels homed on another worker.
     Channels(Listing),
-    /// Connections of another worker that hear a channel.
+    /// Connections of another worker that are subscribed to a channel.
     Connections(Connections),
-    /// Whether a user is there.
+    /// The online status of a user.
     UserStatus(UserStatus),
-    /// A user's home on another worker has passed an instruction on.
+    /// A user's home on another worker has dispatched a command.
     Instructed(Instructed),
-    /// A home has counted all that one worker's part in an instruction has changed.
+    /// A home has counted all changes that a worker's execution of a command caused.
     Settled,
     /// The answer that follows covers only some of the nodes.
     Partial {
@@ -42,34 +42,34 @@ pub enum Answer {
     },
 }
 
-/// What somebody joins who subscribes to a channel that remembers.
+/// What a new subscriber of a channel with history gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joined {
-    /// Of the latest publication so far: what he gets next has the next one.
+    /// The position of the latest publication; the next delivered publication follows it.
     pub position: Position,
-    /// What he has missed, if he had said up to where he knew the channel.
+    /// The missed publications, if the subscriber sent a known position.
     pub recovered: Option<Recovered>,
 }
 
-/// The most publications that somebody gets who comes back; who has missed more is told so.
+/// Maximum number of recovered publications; a subscriber that missed more learns that some are missing.
 pub const RECOVERED_MAX: usize = 300;
 
-/// What somebody gets who comes back.
+/// What a returning subscriber gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Nothing is missing: with these he has all that there is. Where channels keep the latest publication only, he has
-    /// that one.
+    /// Nothing is missing: with these publications the subscriber is up to date. If only the latest publication is
+    /// kept, the subscriber has it.
     pub is_whole: bool,
-    /// What he has missed, oldest first; none if something is missing.
+    /// The missed publications, oldest first; empty if some are missing.
     pub publications: Vec<Publication>,
-    /// They are the latest, of which he may have some, and of what was before nothing is known.
+    /// These are the latest publications, some of which the subscriber may have; earlier ones are unknown.
     pub are_latest: bool,
     /// The offset of the predecessor of the first publication; 0 without publications.
     pub before: u64,
 }
 
 impl Recovered {
-    /// Returns the offset of the predecessor of the publication at this index: offsets need not be dense, so it can't be
+    /// Returns the offset of the predecessor of the publication at an index. Offsets need not be dense, so it can't be
     /// calculated.
     #[must_use]
     pub fn before(&self, index: usize) -> u64 {
@@ -79,7 +79,7 @@ impl Recovered {
     }
 }
 
-/// What became of a publication.
+/// The result of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {
     /// Registered subscribers on all workers to whom it goes; 0 if it was not taken, as its
@@ -87,15 +87,14 @@ pub struct Published {
     pub handed: Option<u32>,
     /// Nodes with subscribers, where `handed` is not known.
     pub nodes: Option<u32>,
-    /// Its position, or the channel's if it was not taken. `None` where the channel does not
-    /// remember.
+    /// The position of the publication, or of the channel if it was skipped. `None` without history.
     pub position: Option<Position>,
-    /// It was not taken: its version is not newer, or its idempotency key has been used.
+    /// The publication was skipped: its version is not newer, or its idempotency key was used before.
     pub is_skipped: bool,
 }
 
 impl Default for Published {
-    /// It has no receivers.
+    /// Returns a result without receivers.
     fn default() -> Self {
         Self {
             handed: Some(0),
@@ -106,13 +105,13 @@ impl Default for Published {
     }
 }
 
-/// Why there is no history to be read.
+/// Why a history request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryError {
-    /// Channels of its namespace don't remember.
+    /// The namespace has no history.
     #[error("the channel keeps no history")]
     Off,
-    /// The position is one of another epoch.
+    /// The position belongs to another epoch.
     #[error("the position does not belong to the channel's current stream")]
     Unrecoverable,
     /// One answer has at most so many publications.
@@ -120,45 +119,45 @@ pub enum HistoryError {
         "a reply has at most {0} publications: request fewer, then the rest since the last of them"
     )]
     TooMany(usize),
-    /// Answers that are on their way refer to too much of what channels have dropped.
+    /// Replies in flight hold too many bytes that streams have already dropped.
     #[error("too many history replies are queued for clients that read slowly")]
     Busy,
-    /// The engine has not answered.
+    /// The engine did not answer.
     #[error("the history is not available now")]
     Unavailable,
 }
 
-/// The most members that are told at once; of larger channels there are the numbers.
+/// Maximum number of members that are listed; of larger channels only the numbers are available.
 pub const MEMBERS_MAX: usize = 10_000;
 
-/// How many are in a channel.
+/// The number of members of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PresenceStats {
     /// Connections.
     pub clients: u32,
-    /// Users; all that are anonymous are one.
+    /// Distinct users; all anonymous members count as one.
     pub users: u32,
 }
 
-/// Why nobody says who is in a channel.
+/// Why a presence query failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PresenceError {
-    /// Channels of its namespace don't keep presence.
+    /// The namespace does not track presence.
     #[error("the channel keeps no presence")]
     Off,
-    /// There are more than [`MEMBERS_MAX`].
+    /// The channel has more than [`MEMBERS_MAX`] members.
     #[error("the channel has too many members to list; request their number instead")]
     TooMany,
-    /// The engine has not answered.
+    /// The engine did not answer.
     #[error("the members are not available now")]
     Unavailable,
 }
 
-/// What the user's home says of an instruction that it has passed on.
+/// The home's reply to a dispatched user command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Instructed {
-    /// The connections of the user, on all workers.
+    /// The number of the user's connections on all workers.
     pub connections: u32,
-    /// How many times [`Answer::Settled`] comes before it is carried out; in any order with this answer.
+    /// How many [`Answer::Settled`] complete the command; they may arrive before this reply.
     pub open: u32,
 }

@@ -1,4 +1,4 @@
-//! What the engine reports: how it goes on at the home, and what waits there for room.
+//! Handling of the engine's reports at the home, including those that wait for room.
 
 use std::collections::VecDeque;
 use std::collections::btree_map::Entry;
@@ -13,12 +13,12 @@ use crate::{
     Published,
 };
 
-/// Reports that were polled and wait for room, in order.
+/// Polled reports that wait for room, in order.
 pub(crate) type Arrived = VecDeque<Report>;
 
 impl<E: Engine> Hub<E> {
-    /// Carries out what the engine has to report, as far as there is room. The owner of an engine calls it once something
-    /// has arrived for that. True: sessions have to be handed their answers, and then it is to be called again.
+    /// Handles the engine's reports as far as there is room. The owner of an engine calls it when something has
+    /// arrived. If it returns `true`, sessions have to process their replies before it is called again.
     pub fn take_reports(&mut self, outlet: &mut impl Outlet) -> bool {
         self.retry_stalled(outlet)
     }
@@ -28,13 +28,13 @@ impl<E: Engine> Hub<E> {
         &mut self.engine
     }
 
-    /// Whether the engine has reports, or some wait for room.
+    /// Returns the number of reports that are ready or wait for room.
     pub(crate) fn reports(&self) -> usize {
         self.arrived.len() + self.engine.ready() + self.lines.len()
     }
 
-    /// One pass over all reports, oldest first. Returns whether the pass may go on: not if sessions have to hear first what
-    /// they have joined.
+    /// Makes one pass over all reports, oldest first. Returns whether it may continue: not if sessions must process
+    /// their subscriptions first.
     pub(crate) fn retry_reports(&mut self, outlet: &mut impl Outlet) -> bool {
         while let Some(report) = self.engine.poll() {
             self.arrived.push_back(report);
@@ -44,7 +44,8 @@ impl<E: Engine> Hub<E> {
             let Some(report) = self.arrived.pop_front() else {
                 break;
             };
-            // As with those that are stalled: within a pass room only shrinks, so nothing overtakes in its channel.
+            // As with stalled publications, room only shrinks during a pass, so no report overtakes another one of its
+            // channel.
             if let Some(channel) = report.channel()
                 && let Some(blocked) = self.blocked_by_room(channel, outlet)
             {
@@ -64,7 +65,7 @@ impl<E: Engine> Hub<E> {
         true
     }
 
-    /// Home: how much of this channel waits in the engine.
+    /// Home: returns how many requests of this channel wait in the engine.
     pub(crate) fn pending_of(&self, index: u32) -> u32 {
         if !self.engine.is_deferring() {
             return 0;
@@ -85,7 +86,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: whether the engine keeps a publication from being ordered. `is_passing`: it is not kept.
+    /// Home: returns whether the engine prevents a publication from being ordered. `is_passing`: it is not stored.
     #[inline]
     pub(crate) fn blocked_by_engine(&self, index: u32, is_passing: bool) -> Option<Blocked> {
         if !self.engine.is_deferring() {
@@ -111,7 +112,7 @@ impl<E: Engine> Hub<E> {
         (is_full && waits).then_some(Blocked::Engine)
     }
 
-    /// Home: whether publications of this channel may have to wait in the engine.
+    /// Home: returns whether publications of this channel may have to wait in the engine.
     #[inline(never)]
     pub(crate) fn may_wait(&self, index: u32) -> bool {
         remembers(&self.namespaces, &self.channels[index].name)
@@ -119,7 +120,7 @@ impl<E: Engine> Hub<E> {
             || self.pending_of(index) > 0
     }
 
-    /// Home: a publication repeats another. `None`: its answer comes behind what waits of its channel.
+    /// Home: replies to a repeated publication. `None`: the reply comes after what waits for its channel.
     pub(crate) fn repeat(
         &mut self,
         index: u32,
@@ -143,7 +144,7 @@ impl<E: Engine> Hub<E> {
         None
     }
 
-    /// Records the result of a publication for those that repeat it.
+    /// Records the result of a publication for repetitions.
     pub(crate) fn keep_key(
         &mut self,
         index: u32,
@@ -159,7 +160,7 @@ impl<E: Engine> Hub<E> {
     fn act_on(&mut self, report: Report, outlet: &mut impl Outlet) {
         let (receipt, answer) = match report {
             Report::Item(item, Some(receipt)) if !self.is_next(&receipt, &item) => {
-                // Its subscribers get it in line.
+                // Its subscribers get it through the feed queue.
                 let published = self.own_published(&receipt, item.publication.position);
                 self.take_item(item, outlet);
                 (receipt, Answer::Published(published))
@@ -251,7 +252,7 @@ impl<E: Engine> Hub<E> {
         self.reply(receipt.origin, answer, outlet);
     }
 
-    /// A publication with a key may be handed over again.
+    /// Lets a failed publication with a key be retried.
     fn forget_key(&mut self, receipt: &Receipt) {
         let terms = receipt.terms.as_deref();
         if let Some(key) = terms.and_then(|terms| terms.idempotency_key.as_deref()) {
@@ -260,7 +261,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// A report has been carried out: its channel waits for one less.
+    /// A report was handled: its channel has one pending request less.
     fn settle_receipt(&mut self, receipt: &Receipt) {
         let index = receipt.channel;
         if receipt.has_slot {
@@ -277,7 +278,7 @@ impl<E: Engine> Hub<E> {
         self.keep_to_budget();
     }
 
-    /// Whether an item can be fed at once: nothing before it is missing.
+    /// Returns whether an item can be delivered at once because nothing before it is missing.
     fn is_next(&self, receipt: &Receipt, item: &Item) -> bool {
         let slot = self.channels[receipt.channel].home.stream();
         let (Some(position), Some(slot)) = (item.publication.position, slot) else {
@@ -288,7 +289,7 @@ impl<E: Engine> Hub<E> {
         links && !self.lines.contains_key(&receipt.channel)
     }
 
-    /// Records that a publication of this home is ordered, whose item comes by itself.
+    /// Records that a publication of this home was ordered, whose item arrives separately.
     fn own_published(&mut self, receipt: &Receipt, position: Option<Position>) -> Published {
         let published = Published {
             handed: None,
@@ -300,7 +301,7 @@ impl<E: Engine> Hub<E> {
         published
     }
 
-    /// Feeds a publication that this home has handed over.
+    /// Delivers a publication that this home has submitted.
     fn feed_own(&mut self, receipt: &Receipt, item: Item, outlet: &mut impl Outlet) -> Published {
         let index = receipt.channel;
         let position = item.publication.position;
@@ -320,8 +321,7 @@ impl<E: Engine> Hub<E> {
         published
     }
 
-    /// Tells the engine that an item is about to be handed to subscribers. Returns the payload before it where deltas are
-    /// wanted.
+    /// Tells the engine that an item is about to be delivered. Returns the preceding payload if a delta is wanted.
     pub(crate) fn fed(
         &mut self,
         index: u32,
@@ -341,7 +341,7 @@ impl<E: Engine> Hub<E> {
     }
 }
 
-/// Of a channel that does not remember any more.
+/// Options of a channel that no longer has history.
 const NO_HISTORY: crate::History = crate::History {
     size: 1,
     ttl_ms: 0,

@@ -1,22 +1,22 @@
-//! When an instruction counts as carried out: once each worker with a connection of the user has done it, and each home
-//! that this concerns knows.
+//! Completion of user commands: a command is complete once each worker with a connection of the user has executed it
+//! and each affected home knows the effect.
 //!
-//! The user's home passes the instruction on and tells the caller how many answers to expect. Each worker that got it calls
-//! [`Hub::settle`] behind its sessions: a mail to the homes concerned, which follows the changes of membership in the same
-//! lanes, so that a home has counted them when it answers the caller.
+//! The user's home dispatches the command and tells the caller how many acknowledgements to expect. After its sessions,
+//! each worker calls [`Hub::settle`], which sends a message to the affected homes. It follows the membership changes in
+//! the same lanes, so a home has counted them when it acknowledges the command to the caller.
 
 use std::sync::Arc;
 
 use crate::mail::Origin;
 use crate::{Answer, Caller, Deed, Engine, Hub, Instruction, Mail, Outlet, WorkerId};
 
-/// The homes that an instruction concerns.
+/// The homes affected by a command.
 enum Reach<'i> {
-    /// None: it changes nothing but sessions.
+    /// None: the command changes only sessions.
     Sessions,
-    /// That of a channel.
+    /// The home of one channel.
     Channel(&'i str),
-    /// Those of all channels that a session may be subscribed to.
+    /// The homes of all channels to which a session may be subscribed.
     Everything,
 }
 
@@ -35,7 +35,7 @@ impl Reach<'_> {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: the answers that follow when so many workers carry an instruction out.
+    /// Home: returns the number of acknowledgements that follow if this many workers execute the command.
     pub(crate) fn settlements(&self, instruction: &Instruction, workers: u32) -> u32 {
         match Reach::of(instruction) {
             Reach::Sessions | Reach::Channel(_) => workers,
@@ -43,8 +43,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// The sessions of this worker have carried out an instruction, or have it on record. To be called once for each
-    /// [`Outlet::instructed`].
+    /// Acknowledges a command after the sessions of this worker have executed or recorded it. To be called once for
+    /// each [`Outlet::instructed`].
     pub fn settle(&mut self, caller: Caller, instruction: &Instruction, outlet: &mut impl Outlet) {
         match Reach::of(instruction) {
             Reach::Sessions => self.settled(caller, outlet),
@@ -67,7 +67,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: what the worker has sent before is counted.
+    /// Home: everything the worker sent before is counted.
     pub(crate) fn settled(&mut self, caller: Caller, outlet: &mut impl Outlet) {
         let origin = Origin {
             from: caller.worker,
@@ -76,7 +76,7 @@ impl<E: Engine> Hub<E> {
         self.reply(origin, Answer::Settled, outlet);
     }
 
-    /// Local: has the sessions of a channel carry an instruction out; its caller is told behind that.
+    /// Local: makes the sessions of a channel execute a command; its caller is notified after that.
     pub(crate) fn begin_instruction(
         &mut self,
         channel: &str,

@@ -1,10 +1,10 @@
-//! Channels that are heard together: who is subscribed to `news:*` hears all of the namespace `news`.
+//! Wildcard channels: a subscriber of `news:*` receives all publications of the namespace `news`.
 //!
-//! All channels of such a namespace have one home, that of its wildcard channel, so what it orders for one of them it
-//! hands to those who hear all of them in the same step, and in the same order. Nothing else is different for either.
-//! A wildcard channel itself remembers nothing: what it hands on has its place in the channel that it was published to.
+//! All channels of such a namespace share the home of its wildcard channel, so the home delivers to wildcard
+//! subscribers in the same step and in the same order. Nothing else differs. A wildcard channel has no history of its
+//! own: a publication has its position in the channel that it was published to.
 //!
-//! Since homes depend on them, wildcards are the same for all hubs, and as long as these live.
+//! Because homes depend on them, wildcards are the same for all hubs and never change during their lifetime.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ impl<E: Engine> Hub<E> {
         self.namespaces.wildcards().of(channel)
     }
 
-    /// Home: the entry of those who hear this channel among others, which is for everybody then.
+    /// Home: returns the entry of the wildcard channel, unless this is restricted to certain users.
     pub(crate) fn overheard(&self, channel: &str) -> Option<u32> {
         let wildcard = self.wildcard_of(channel)?;
         if wildcard == channel || !Audience::of(channel, &self.namespaces).is_everyone() {
@@ -25,7 +25,7 @@ impl<E: Engine> Hub<E> {
         self.find(wildcard)
     }
 
-    /// Home: gives what was ordered in `index` to those who hear it among others. Returns how many they are.
+    /// Home: delivers an ordered publication of entry `index` to the wildcard subscribers. Returns their number.
     pub(crate) fn feed_overheard(
         &mut self,
         index: u32,
@@ -48,7 +48,7 @@ impl<E: Engine> Hub<E> {
             at_ms: ordered.at_ms,
             event: Event::Published,
             info: Some(Arc::new(info)),
-            // It is another channel's: whoever hears several has no one publication before.
+            // It belongs to another channel: a wildcard subscriber has no single preceding publication.
             previous: None,
         };
         self.hand_out(wildcard, passed_on, outlet)

@@ -1,4 +1,4 @@
-//! A home whose deliveries lack credit: what waits, what goes on, in which order.
+//! A home without credit for deliveries: which publications wait, which continue, and in which order.
 
 mod common;
 
@@ -19,7 +19,7 @@ const NEAR: WorkerId = WorkerId(1);
 const FAR: WorkerId = WorkerId(2);
 const SOURCE: WorkerId = WorkerId(3);
 
-/// Credits by worker; what went out, as words.
+/// An outlet with credits by worker that records its output as text.
 #[derive(Default)]
 struct Desk {
     credits: [usize; 4],
@@ -66,14 +66,14 @@ impl Outlet for Desk {
     fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {}
 }
 
-/// Names of channels whose home is worker 0 of 4.
+/// Names of channels homed on worker 0 of 4.
 fn names(hub: &Hub) -> Vec<String> {
     let all = (0..).map(|number| format!("channel-{number}"));
     let is_home = |text: &String| hub.home_of(name(text)) == HOME;
     all.filter(is_home).take(3).collect()
 }
 
-/// A subscriber of another worker, by way of that worker's hub.
+/// Subscribes a session of another worker through that worker's hub.
 fn subscribe_from(worker: WorkerId, channel: &str, home: &mut Hub, desk: &mut Desk) {
     struct Carry<'a>(&'a mut Hub, &'a mut Desk, WorkerId);
     impl Outlet for Carry<'_> {
@@ -325,7 +325,7 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
     assert!(home.has_to_tell());
     assert!(!home.has_to_sweep(), "only credit helps");
 
-    // With credit those that waited are told too, each to the one far away and to those who are here.
+    // With credit the waiting publications are delivered too, each to the remote and the local subscribers.
     desk.credits[usize::from(FAR.0)] = usize::MAX;
     while home.sweep(1 << 20, &mut desk) {}
     let told = desk.take();

@@ -1,4 +1,4 @@
-//! What channels remember within a budget of bytes, and what is left of it when the configuration changes.
+//! History budgets in bytes, also after changes of the configuration.
 
 mod common;
 
@@ -14,7 +14,7 @@ use veche_hub::{
 
 use common::{name, session, subscribe};
 
-/// Keeps the last answer.
+/// Records the last reply.
 #[derive(Default)]
 struct Last(Option<Answer>);
 
@@ -36,7 +36,7 @@ fn remembering() -> Arc<Namespaces> {
     namespaces(None)
 }
 
-/// All channels remember; those of the namespace `own` may have so many bytes for themselves.
+/// All channels have history; those of the namespace `own` have the given budget.
 fn namespaces(own: Option<usize>) -> Arc<Namespaces> {
     let mut namespaces = Namespaces::new();
     let own = own.map(|bytes| namespaces.add_budget("own", bytes));
@@ -85,7 +85,7 @@ fn info_of(user: &str) -> Arc<Info> {
     })
 }
 
-/// A client of this user does.
+/// Publishes as a client of the given user.
 fn publish_as(hub: &mut Hub, user: &str, channel: &str, bytes: &[u8]) {
     let payload = PayloadRef {
         kind: PayloadKind::Binary,
@@ -100,7 +100,7 @@ fn publish_as(hub: &mut Hub, user: &str, channel: &str, bytes: &[u8]) {
     assert!(matches!(outcome, Ok(Outcome::Done(_))));
 }
 
-/// The position that is joined, and what was recovered, if anything had been known.
+/// Returns the position that is joined, and what was recovered if a position was known.
 fn join(
     hub: &mut Hub,
     index: u32,
@@ -167,7 +167,7 @@ fn no_budget_is_too_small_to_go_on() {
                 }
                 _ => hub.look_after(),
             }
-            // What those who are subscribed cost by themselves has no limit but theirs.
+            // Empty streams in use are limited only by the number of subscriptions.
             base = base.max(hub.counts().streams as usize * 300);
             let bytes = hub.counts().history_bytes as usize;
             assert!(bytes <= bytes_max + base, "{bytes} of {bytes_max}");
@@ -175,7 +175,7 @@ fn no_budget_is_too_small_to_go_on() {
     }
 }
 
-/// How many publications of a channel are kept.
+/// Returns the number of stored publications of a channel.
 fn kept(hub: &mut Hub, channel: &str) -> usize {
     let asker = (session(0), Ticket(0));
     let all = Query {
@@ -267,7 +267,7 @@ fn budgets_of_namespaces_are_kept_apart_and_changed_while_running() {
     let of_own = hub.budgets().find(|(name, ..)| *name == Some("own"));
     let (_, bytes, bytes_max) = of_own.expect("it has one");
     assert!(bytes <= bytes_max && bytes > bytes_max / 2, "{bytes}");
-    // Of one that is gone the channels share with the others, and nothing is lost for that.
+    // Channels of a removed namespace share the common budget, and nothing is lost because of that.
     let (held, evicted) = (hub.counts().history_bytes, hub.evicted_total());
     hub.set_history(remembering(), 1 << 20);
     pass(&mut hub);
@@ -339,7 +339,7 @@ fn subscriptions_cost_no_publication() {
             hub.look_after();
         }
     }
-    // Those that nobody is subscribed to any more count no less.
+    // Channels without subscribers count the same.
     for index in 0..5_000 {
         let channel = format!("silent-{index}");
         hub.unsubscribe(session(index), name(&channel), &mut Last::default());
@@ -365,7 +365,7 @@ fn silent_channels_without_subscribers_have_a_bound_of_their_own() {
         assert!(silent <= (1 << 18) + 400, "{silent} after {number}");
     }
     assert_eq!(kept(&mut hub, "kept"), 1);
-    // Who is subscribed to such a channel keeps its position.
+    // A subscribed channel keeps its position.
     let (position, _) = join(&mut hub, 0, "used", None);
     for number in 0..20_000 {
         kept(&mut hub, &format!("asked-{number}"));
@@ -402,7 +402,7 @@ fn a_channel_that_did_not_remember_for_a_while_begins_again() {
     let (position, recovered) = join(&mut hub, 1, "news", Some(known));
     assert_eq!(recovered, Some((false, 0)));
     assert_ne!(position.epoch, start.epoch);
-    // Where nothing went out meanwhile nothing is missing.
+    // If nothing was delivered meanwhile, nothing is missing.
     publish(&mut hub, "news", b"two");
     hub.set_history(Arc::default(), 1 << 20);
     hub.set_history(remembering(), 1 << 20);

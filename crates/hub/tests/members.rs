@@ -1,4 +1,4 @@
-//! Who is in a channel: what homes say, and what subscribers are told, agree with who subscribed, whatever the order of
+//! Presence as reported by homes and observed by subscribers agrees with the subscriptions, whatever the order of
 //! events, with any number of workers.
 
 mod common;
@@ -14,11 +14,11 @@ use veche_hub::{
 
 use common::{name, session, subscribe};
 
-/// In `room` connections come and go, in `hall` users do, half a minute after their last connection.
+/// In `room` connections join and leave, in `hall` users do, half a minute after their last connection.
 const CHANNELS: [&str; 2] = ["room:1", "hall:1"];
 const DELAY_MS: u64 = 30_000;
 
-/// Sessions of each worker; the first only watches, from the beginning to the end.
+/// Sessions of each worker; the first only observes, from the beginning to the end.
 const SESSIONS: u32 = 7;
 
 fn namespaces() -> Arc<Namespaces> {
@@ -35,14 +35,14 @@ fn namespaces() -> Arc<Namespaces> {
     Arc::new(namespaces)
 }
 
-/// What those who watch were told, as who is there by it.
+/// The members according to the events seen by an observer.
 #[derive(Default)]
 struct Seen {
     clients: BTreeSet<String>,
     users: BTreeSet<String>,
 }
 
-/// All that is not a hub.
+/// Everything outside of the hubs.
 #[derive(Default)]
 struct Wires {
     lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<Mail>>,
@@ -50,7 +50,7 @@ struct Wires {
     /// By worker and channel.
     seen: BTreeMap<(WorkerId, String), Seen>,
     answers: Vec<(ConnectionId, Ticket, Answer)>,
-    /// Joins and leaves that any session was told.
+    /// Joins and leaves delivered to any session.
     told: usize,
 }
 
@@ -59,7 +59,7 @@ struct Port<'w> {
     wires: &'w mut Wires,
 }
 
-/// Deliveries under way from one worker to another.
+/// Deliveries in flight from one worker to another.
 const CREDITS: usize = 3;
 
 impl Outlet for Port<'_> {
@@ -120,7 +120,7 @@ struct World {
     hubs: Vec<Hub>,
     wires: Wires,
     generations: Vec<Vec<u32>>,
-    /// Who is subscribed where, beside those who watch.
+    /// The subscribers besides the observers.
     members: BTreeMap<(WorkerId, ConnectionId, usize), Arc<ClientInfo>>,
     now_ms: u64,
 }
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// When all is quiet and nobody may come back any more.
+    /// Checks the state at rest, after all leave delays.
     fn check(&mut self) {
         self.settle();
         self.pass(DELAY_MS);
@@ -383,7 +383,7 @@ fn who_reloads_a_page_neither_leaves_nor_joins() {
         hub.close(session(generation), &mut port);
         world.pass(DELAY_MS - 1);
         world.settle();
-        // A second word of it would be an assertion in the outlet.
+        // Announcing it twice would fail an assertion in the outlet.
         assert_eq!((users(&world), count(&mut world)), (1, 1));
         join(&mut world, generation + 1);
         assert_eq!((users(&world), count(&mut world)), (1, 1));
@@ -401,7 +401,7 @@ fn who_reloads_a_page_neither_leaves_nor_joins() {
 fn members_who_were_the_last_may_come_back_too() {
     let mut world = World::new(1, 1);
     let worker = WorkerId(0);
-    // Nobody watches.
+    // No observers.
     let (hub, mut port) = world.at(worker);
     hub.close(session(0), &mut port);
     let users = ["ann", "bob"];

@@ -1,5 +1,5 @@
-//! A back end that names the users of connections: its answers are cached, clients with the same question share one
-//! request, a limited number of requests is under way, and while it fails it is not asked.
+//! The identity hook: a back end that identifies users. Responses are cached, identical requests are merged,
+//! concurrency is limited, and requests are suspended while the back end fails.
 
 mod question;
 
@@ -28,10 +28,10 @@ use super::questions::{Asking, Questions, Spared};
 /// The target of this module's log lines.
 const TARGET: &str = "veche::identity::hook";
 
-/// Longest answer, in bytes.
+/// The longest response in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-/// See the module's text.
+/// One hook URL with its cache, queue and breaker.
 #[derive(Debug)]
 pub(super) struct BackEnd {
     url: SecretUrl,
@@ -40,7 +40,7 @@ pub(super) struct BackEnd {
     figures: Arc<Figures>,
     clock: Clock,
     state: Mutex<State>,
-    /// For what comes later.
+    /// A reference for completions on other threads.
     me: Weak<Self>,
 }
 
@@ -83,7 +83,7 @@ impl BackEnd {
         })
     }
 
-    /// Whether it is asked as a configuration wants it.
+    /// Returns whether the hook's configuration is unchanged.
     pub(super) fn is_by(&self, options: &config::IdentityHook) -> bool {
         self.options == *options
     }
@@ -92,7 +92,7 @@ impl BackEnd {
         self.state.lock().gate.is_open()
     }
 
-    /// What is known without asking; otherwise whether the question is a new one.
+    /// Returns a cached result; otherwise whether a request has to be sent.
     fn look_up(&self, digest: Digest, asking: Asking) -> Result<bool, (Asked, Finding)> {
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
@@ -183,7 +183,7 @@ impl BackEnd {
         }
     }
 
-    /// Answers queued questions without asking the back end.
+    /// Fails queued requests without sending them.
     pub(super) fn refuse_queued(&self) {
         let mut state = self.state.lock();
         let State {
@@ -203,7 +203,7 @@ impl BackEnd {
     }
 }
 
-/// The finding of a question that is not asked.
+/// The result of a request that is not sent.
 const NO_ANSWER: Finding = Finding::Unknown(Unknown::NoAnswer);
 
 impl Hook for BackEnd {
@@ -217,7 +217,7 @@ impl Hook for BackEnd {
         let headers = question::passed_on(question, &self.options.headers);
         let digest = question::digest(&headers);
         let desk = Arc::clone(desk);
-        // Before it can be answered.
+        // Counted before a completion can decrease it.
         self.figures.waiting.add(1);
         match self.look_up(digest, Asking { id, desk }) {
             Err((asked, finding)) => {

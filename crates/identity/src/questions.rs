@@ -1,5 +1,5 @@
-//! Questions who somebody is: what was answered before is kept, the same question is asked once at a time, and those who
-//! wait are counted. Who is asked, and how, is not known here.
+//! Deduplicates lookups: results are cached, identical lookups are merged, and waiting clients are counted. Independent
+//! of the provider.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,38 +10,38 @@ use veche_hub::ConnectionId;
 use super::cache::{Cache, Digest};
 use super::ended::Ended;
 
-/// Somebody who waits for an answer.
+/// A client that waits for an answer.
 #[derive(Debug)]
 pub(super) struct Asking {
     pub(super) id: ConnectionId,
     pub(super) desk: Arc<dyn Desk>,
 }
 
-/// Why a question is not asked.
+/// The reason why no new lookup is made.
 pub(super) enum Spared<E> {
-    /// It was answered before.
+    /// The result is cached.
     Known(Finding),
-    /// Too many wait already.
+    /// Too many clients are waiting.
     Crowded,
-    /// Whoever would be asked is not to be.
+    /// The provider must not be asked now.
     Barred(E),
 }
 
-/// See the module's text. Times are in monotonic milliseconds.
+/// The lookups of one provider. Times are in monotonic milliseconds.
 #[derive(Debug)]
 pub(super) struct Questions {
     cache: Cache,
-    /// Whose connections were ended since counts no more.
+    /// Results for sessions that were ended since are discarded.
     ended: Arc<Ended>,
-    /// Who waits for which answer, and how many endings there were when it was asked for.
+    /// The clients that wait for each result, and the number of ended sessions when it was requested.
     asking: HashMap<Digest, (u64, Vec<Asking>)>,
-    /// All of those.
+    /// The total number of waiting clients.
     waiting: u32,
     waiting_max: u32,
 }
 
 impl Questions {
-    /// Keeps so many answers, and so many may wait.
+    /// Creates a table with limits for cached results and waiting clients.
     pub(super) fn new(entries_max: usize, waiting_max: u32, ended: &Arc<Ended>) -> Self {
         Self {
             cache: Cache::new(entries_max),
@@ -52,10 +52,10 @@ impl Questions {
         }
     }
 
-    /// Has somebody wait for an answer: `true` where the question is a new one, which is to be asked now.
+    /// Adds a waiting client; returns `true` if a new lookup has to be made.
     ///
     /// # Errors
-    /// Nobody waits, and why. `may_wait` is told whether the question would be a new one.
+    /// The client does not wait, for the given reason. `may_wait` receives whether the lookup would be a new one.
     pub(super) fn look_up<E>(
         &mut self,
         digest: Digest,
@@ -68,7 +68,7 @@ impl Questions {
             return Err(Spared::Known(finding));
         }
         let is_new = !self.asking.contains_key(&digest);
-        // One that comes back while its question waits costs the back end nothing.
+        // A client that retries while its lookup is pending costs the back end nothing.
         if is_new && self.waiting >= self.waiting_max {
             return Err(Spared::Crowded);
         }
@@ -81,12 +81,12 @@ impl Questions {
         Ok(is_new)
     }
 
-    /// Keeps an answer.
+    /// Caches a result.
     pub(super) fn keep(&mut self, digest: Digest, finding: Finding, until_ms: u64) {
         self.cache.keep(digest, finding, until_ms);
     }
 
-    /// Who has waited for this answer, and waits no longer; the answer learns when it was asked for.
+    /// Removes and returns the clients that wait for a result, and completes the result with the time of its request.
     pub(super) fn answered(&mut self, digest: &Digest, finding: &mut Finding) -> Vec<Asking> {
         let (asked, asking) = self.asking.remove(digest).unwrap_or_default();
         if let Finding::Named(word) = finding {
@@ -96,7 +96,7 @@ impl Questions {
         asking
     }
 
-    /// Removes questions that are not asked; returns the clients that wait for them.
+    /// Removes lookups that will not be made; returns the clients that wait for them.
     pub(super) fn unanswered<'d>(
         &mut self,
         digests: impl Iterator<Item = &'d Digest>,

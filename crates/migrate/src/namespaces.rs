@@ -1,20 +1,20 @@
-//! Options of channels.
+//! Translates channel options.
 
 use super::draft::{Draft, quoted};
 use super::settings::Settings;
 
-/// What the rest of the configuration means for namespaces.
+/// Properties of the rest of the configuration that affect namespaces.
 pub(super) struct Around {
-    /// Whether the configuration has keys for tokens.
+    /// Whether the configuration has token keys.
     pub(super) has_tokens: bool,
-    /// There are hooks for subscriptions and publications.
+    /// Whether there are hooks for subscriptions and publications.
     pub(super) asks_to_subscribe: bool,
     pub(super) asks_to_publish: bool,
-    /// How long positions are kept where a namespace does not say so.
+    /// The default lifetime of positions.
     pub(super) position_ttl: Option<String>,
 }
 
-/// Options that hold here wherever they are possible, or by other means.
+/// Options that always apply here where possible, or are covered otherwise.
 const ALWAYS: [&str; 10] = [
     "force_positioning",
     "allow_positioning",
@@ -49,7 +49,7 @@ pub(super) fn namespace(name: &str, mut options: Settings, around: &Around, draf
         }
     }
     if presence || join_leave {
-        // Connections come and go, as there.
+        // Each connection joins and leaves individually, as in Centrifugo.
         draft.set("leave_delay", quoted("off"));
     }
     if options.flag("allow_tags_filter") {
@@ -64,7 +64,7 @@ pub(super) fn namespace(name: &str, mut options: Settings, around: &Around, draf
     }
 }
 
-/// Writes which clients read the history or the presence of channels that have one. Without an option there are none.
+/// Writes which clients may read the history or presence of channels that have it. The default is none.
 fn readers(shown: &str, what: &str, is_kept: bool, options: &mut Settings, draft: &mut Draft) {
     let is_for_client = is_for_client(shown, what, options, draft);
     let is_for_subscriber = options.flag(&format!("allow_{what}_for_subscriber"));
@@ -109,7 +109,8 @@ fn history(shown: &str, options: &mut Settings, around: &Around, draft: &mut Dra
     true
 }
 
-/// Returns whether every client may do that. There an option for anonymous clients only adds them to the others.
+/// Returns whether all clients have a permission. In Centrifugo the option for anonymous clients extends that of the
+/// others.
 fn is_for_client(shown: &str, what: &str, options: &mut Settings, draft: &mut Draft) -> bool {
     let for_client = options.flag(&format!("allow_{what}_for_client"));
     let for_anonymous = options.flag(&format!("allow_{what}_for_anonymous"));

@@ -1,4 +1,4 @@
-//! Which channels there are.
+//! Lists of channels.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire;
 
-/// The most channels that are listed at once.
+/// Maximum number of channels in a list.
 pub const LISTED_MAX: usize = 10_000;
 
-/// Channels with subscribers, and how many each has.
+/// Channels with their numbers of subscribers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
     #[serde(with = "wire::channels")]
@@ -19,7 +19,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Adds a channel and its number of subscribers. Returns `false` if there are too many.
+    /// Adds a channel and its number of subscribers. Returns `false` once the list exceeds [`LISTED_MAX`].
     pub fn push(&mut self, channel: Arc<str>, clients: u32) -> bool {
         match self.channels.len() < LISTED_MAX {
             true => self.channels.push((channel, clients)),
@@ -28,7 +28,7 @@ impl Listing {
         !self.is_too_long
     }
 
-    /// Those of another worker as well.
+    /// Adds the channels of another worker.
     pub fn add(&mut self, more: Self) {
         self.channels.extend(more.channels);
         self.is_too_long |= more.is_too_long || self.channels.len() > LISTED_MAX;
@@ -55,7 +55,7 @@ impl Listing {
         }
     }
 
-    /// All of them, in no order; `None` if there are more than [`LISTED_MAX`].
+    /// Returns all channels in unspecified order; `None` if there are more than [`LISTED_MAX`].
     pub fn channels(&self) -> Option<&[(Arc<str>, u32)]> {
         (!self.is_too_long).then_some(&self.channels)
     }

@@ -1,4 +1,4 @@
-//! MySQL and MariaDB, by `mysql_async`. Every statement of a script is prepared, and its values are bound.
+//! MySQL and MariaDB, with `mysql_async`. All statements of scripts are prepared, with bound values.
 
 mod errors;
 mod traces;
@@ -24,10 +24,10 @@ use crate::pool::{Dial, Limits, Pool, Taken};
 use errors::{fault, has_ended_transaction, lost, not_connected};
 use traces::leaves_traces;
 
-/// Statements that a connection keeps prepared.
+/// The most prepared statements of a connection.
 const STATEMENTS: usize = 256;
 
-/// A database's connections.
+/// The connections to a database.
 #[derive(Debug)]
 pub(crate) struct Client {
     database: Arc<Database>,
@@ -35,7 +35,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// To be called on the runtime.
+    /// Has to be called on the runtime.
     pub(crate) fn new(database: &Arc<Database>, figures: Arc<Figures>) -> Self {
         let limits = Limits {
             size: database.pool,
@@ -84,7 +84,7 @@ impl Client {
         reply.map(Reply::Mysql)
     }
 
-    /// On a connection of its own.
+    /// Runs a statement on a pooled connection.
     async fn run(&self, statement: Statement) -> Result<MysqlReply, Fault> {
         let mut taken = self.pool.take(shortened(&statement.sql)).await?;
         let leaves_traces = leaves_traces(&statement.sql);
@@ -115,9 +115,9 @@ impl Client {
 
     async fn run_within(&self, lease: &Lease, statement: Statement) -> Result<MysqlReply, Fault> {
         let transaction = transaction(lease)?;
-        // Another coroutine may have a statement under way in it.
+        // Another coroutine may be running a statement in it.
         let mut slot = transaction.open.lock().await;
-        // Whoever is cancelled from here on closes the connection.
+        // From here on, a cancelled call closes the connection.
         let mut open = slot.take().ok_or_else(over)?;
         if let Some(why) = open.ended {
             *slot = Some(open);
@@ -161,7 +161,7 @@ impl Client {
         Ok(MysqlReply::Done)
     }
 
-    /// A statement of ours. If it fails the connection is closed.
+    /// Runs one of our own statements; if it fails the connection is closed.
     async fn command(&self, taken: &mut Taken<Dialer>, command: &str) -> Result<(), Fault> {
         let running = taken.begin().query_drop(command);
         let Ok(done) = timeout(self.database.timeout, running).await else {
@@ -171,7 +171,7 @@ impl Client {
         done.map_err(|error| fault(&error))
     }
 
-    /// The reply, and whether the connection can be used further.
+    /// Returns the reply, and whether the connection can still be used.
     async fn within_time(
         &self,
         taken: &mut Taken<Dialer>,
@@ -184,7 +184,7 @@ impl Client {
                 return (Ok(reply), true);
             }
             Ok(Err(Failed::Driver(error))) => error,
-            // The rest of the result is still to come.
+            // The rest of the result has not been read.
             Ok(Err(Failed::Result(fault))) => return (Err(fault), false),
             Err(_) => return (Err(self.too_slow()), false),
         };
@@ -197,11 +197,11 @@ impl Client {
         Fault::new(FaultKind::Timeout, words)
     }
 
-    /// Gives a connection back as it was when it was new; if that fails, it is closed.
+    /// Returns a connection in its initial state; closes it if that fails.
     async fn clean(&self, mut taken: Taken<Dialer>) {
         let connection = taken.begin();
         let reset = async {
-            // It leaves the database as it is.
+            // The reset leaves the selected database unchanged.
             let is_reset = connection.reset().await?;
             match &self.database.name {
                 Some(name) if is_reset => {
@@ -222,24 +222,24 @@ impl Client {
     }
 }
 
-/// What a lease is on: a connection with a transaction.
+/// A connection in a transaction, held by a lease.
 struct Transaction {
-    /// `None` once it is over, or its connection was lost.
+    /// `None` once it has ended or its connection was lost.
     open: Mutex<Option<Open>>,
     runtime: Handle,
 }
 
 struct Open {
     taken: Taken<Dialer>,
-    /// Something was done that outlives the transaction.
+    /// A statement may have changed the session beyond the transaction.
     has_traces: bool,
-    /// Why there is no transaction any more.
+    /// The reason why the transaction has ended.
     ended: Option<&'static str>,
 }
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        // The driver closes connections on the runtime, and whoever lets go of this one may be anywhere.
+        // The driver closes connections on the runtime, and this may be dropped on any thread.
         let _runtime = self.runtime.enter();
         self.open.get_mut().take();
     }
@@ -259,7 +259,7 @@ fn over() -> Fault {
     Fault::new(FaultKind::Invalid, "mysql: the transaction is over")
 }
 
-/// How connections to a database come about.
+/// Establishes connections to a database.
 struct Dialer {
     options: Opts,
     tls: Tls,
@@ -285,7 +285,7 @@ impl Dial for Dialer {
         connection.ping().await.is_ok()
     }
 
-    /// A server goes on with a statement though nobody listens any more: it is told.
+    /// A server continues a statement although the client is gone, so it is killed.
     async fn abort(&self, connection: Conn) {
         let connection = Unheard(Some(connection));
         if let (Some(unheard), Ok(mut other)) =
@@ -297,12 +297,12 @@ impl Dial for Dialer {
     }
 }
 
-/// A connection with an answer to come that nobody wants.
+/// A connection with an unread response.
 struct Unheard(Option<Conn>);
 
 impl Drop for Unheard {
     fn drop(&mut self) {
-        // Within the runtime the driver would wait for that answer before it closes the socket.
+        // Inside the runtime the driver would wait for that response before it closes the socket.
         let connection = self.0.take();
         let _ = thread::Builder::new().spawn(move || drop(connection));
     }
@@ -339,7 +339,7 @@ fn is_in_transaction(connection: &mut Conn) -> bool {
     status.is_some_and(|status| status.contains(StatusFlags::SERVER_STATUS_IN_TRANS))
 }
 
-/// In lower case.
+/// Returns the first word in lower case.
 fn first_word(sql: &str) -> String {
     let word = sql
         .trim_start()
@@ -354,9 +354,9 @@ struct Statement {
     wanted: Wanted,
 }
 
-/// Why a statement has no result.
+/// The reason why a statement has no result.
 enum Failed {
-    /// The result is not as it may be.
+    /// The result violates a limit.
     Result(Fault),
     Driver(mysql_async::Error),
 }
@@ -403,7 +403,7 @@ impl Statement {
         };
         let (mut count, mut bytes) = (0, 0);
         while let Some(row) = result.next().await? {
-            // The rest of what only the first row is wanted of is read and forgotten.
+            // Rows after the first are read and dropped if only that is wanted.
             if matches!(self.wanted, Wanted::Row | Wanted::Value) && count > 0 {
                 continue;
             }
@@ -432,7 +432,7 @@ impl Statement {
         Ok(match self.wanted {
             Wanted::Row => MysqlReply::Row(rows),
             Wanted::Value => MysqlReply::Value(rows.values.into_iter().next()),
-            // The server's figures would be those of a statement before: one that gives rows (RETURNING) has no others.
+            // The server's figures would be those of an earlier statement: one that returns rows (RETURNING) has none.
             Wanted::Changes => MysqlReply::Changes {
                 affected: if changes { rows.count() as u64 } else { 0 },
                 last_id: None,

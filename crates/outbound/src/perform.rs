@@ -1,4 +1,4 @@
-//! Who performs which call.
+//! Assigns calls to their clients.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use veche_calls::mysql::Database;
 use veche_calls::redis::Keyspace;
-use veche_calls::{Call, Outcome};
+use veche_calls::{Call, FastcgiPool, Outcome};
 use veche_tls::Trusts;
 
 use crate::metrics::{Client, Metrics};
-use crate::{http, mysql, password, redis, resolve};
+use crate::{fastcgi, http, mysql, password, redis, resolve};
 
-/// What calls share: pools and clients, by what they lead to.
+/// Pools and clients, shared by calls with the same settings.
 #[derive(Debug)]
 pub(crate) struct Clients {
     pub(crate) metrics: Metrics,
@@ -21,9 +21,10 @@ pub(crate) struct Clients {
     mysql: Known<Database, mysql::Client>,
     redis: Known<Keyspace, redis::Client>,
     password: password::Hasher,
+    fastcgi: Known<FastcgiPool, fastcgi::Client>,
 }
 
-/// Clients by their servers.
+/// Clients by server.
 type Known<K, C> = Mutex<HashMap<Arc<K>, Arc<C>>>;
 
 impl Default for Clients {
@@ -37,6 +38,7 @@ impl Default for Clients {
             mysql: Mutex::default(),
             redis: Mutex::default(),
             password: password::Hasher::new(hashing),
+            fastcgi: Mutex::default(),
         }
     }
 }
@@ -59,14 +61,22 @@ impl Clients {
     }
 }
 
-/// The client for a server, made when it is first asked for.
+impl Clients {
+    fn fastcgi(&self, pool: &Arc<FastcgiPool>) -> Arc<fastcgi::Client> {
+        find(&self.fastcgi, pool, || {
+            fastcgi::Client::new(pool, Arc::clone(self.metrics.of(Client::Fastcgi)))
+        })
+    }
+}
+
+/// Returns the client of a server, creating it on first use.
 fn find<K: Eq + Hash, C>(known: &Known<K, C>, server: &Arc<K>, make: impl FnOnce() -> C) -> Arc<C> {
     let mut known = known.lock();
     let place = known.entry(Arc::clone(server));
     Arc::clone(place.or_insert_with(|| Arc::new(make())))
 }
 
-/// Performs one.
+/// Performs one call.
 pub(crate) async fn perform(clients: &Clients, call: Call) -> Outcome {
     let (client, outcome) = match call {
         Call::Resolve(resolve) => (Client::Resolve, resolve::perform(resolve).await),
@@ -80,6 +90,10 @@ pub(crate) async fn perform(clients: &Clients, call: Call) -> Outcome {
             (Client::Redis, client.perform(redis).await)
         }
         Call::Password(call) => (Client::Password, clients.password.perform(call).await),
+        Call::Fastcgi(call) => {
+            let client = clients.fastcgi(&call.pool);
+            (Client::Fastcgi, client.perform(*call).await)
+        }
     };
     clients.metrics.of(client).ended(&outcome);
     outcome

@@ -1,8 +1,8 @@
-//! Connections that are used again, at most so many at once.
+//! A pool of reusable connections with a limit.
 //!
-//! Whoever has to wait is served in order. What is handed out has just answered: an idle connection is asked first, so a
-//! dead one never gets to anybody. What is not given back on purpose is closed: a call that was cancelled or took too
-//! long leaves nothing behind.
+//! Waiting calls are served in order. An idle connection is checked before it is handed out, so a dead one never
+//! reaches a call. A connection that is not explicitly returned is closed: a cancelled call or one that timed out
+//! leaves nothing behind.
 
 pub(crate) mod held;
 
@@ -21,21 +21,21 @@ use veche_calls::{Fault, FaultKind};
 use crate::metrics::{Busy, Connected, Figures};
 use held::{Held, Place};
 
-/// How connections come about.
+/// Establishes connections.
 pub(crate) trait Dial: Send + Sync + 'static {
     type Connection: Send + fmt::Debug + 'static;
 
-    /// A new one.
+    /// Establishes a connection.
     fn dial(&self) -> impl Future<Output = Result<Self::Connection, Fault>> + Send;
 
-    /// Whether one that was idle still answers.
+    /// Returns whether an idle connection still responds.
     fn is_alive(&self, connection: &mut Self::Connection) -> impl Future<Output = bool> + Send;
 
-    /// Ends one on which an answer is still to come.
+    /// Closes a connection with an unread response.
     fn abort(&self, connection: Self::Connection) -> impl Future<Output = ()> + Send;
 }
 
-/// Limits of a pool.
+/// The limits of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) size: usize,
@@ -47,27 +47,27 @@ pub(crate) struct Limits {
 /// The connections to one server.
 #[derive(Debug)]
 pub(crate) struct Pool<D: Dial> {
-    /// What is spoken, for words.
+    /// The kind of server, for errors.
     kind: &'static str,
-    /// For words as well.
+    /// The name of the pool, for errors.
     name: String,
     dial: D,
     limits: Limits,
     free: Arc<Semaphore>,
     held: Arc<Held>,
-    /// With the time since when they are idle: the longest first.
+    /// Idle connections with the time since they are; the longest first.
     idle: Mutex<VecDeque<(Open<D>, Instant)>>,
     figures: Arc<Figures>,
 }
 
-/// A connection that is counted.
+/// A connection with its metrics guard.
 type Open<D> = (<D as Dial>::Connection, Connected);
 
-/// How often idle connections are looked at: so many times in the time that they may be idle.
+/// The number of checks during the idle limit.
 const LOOKS: u32 = 4;
 
 impl<D: Dial> Pool<D> {
-    /// To be called on the runtime.
+    /// Has to be called on the runtime.
     pub(crate) fn new(
         kind: &'static str,
         name: String,
@@ -89,18 +89,18 @@ impl<D: Dial> Pool<D> {
         pool
     }
 
-    /// A connection that answers, and what it is for. Waits for one to be free.
+    /// Returns a checked connection for a use, waiting for a free one.
     pub(crate) async fn take(self: &Arc<Self>, use_text: String) -> Result<Taken<D>, Fault> {
         let permit = self.permit(use_text).await?;
         let alive = loop {
-            // Of those that were used last: the others may be closed one day.
+            // Takes the most recently used one, so that surplus connections become idle and are closed.
             let Some((mut open, _)) = self.idle.lock().pop_back() else {
                 break None;
             };
             match timeout(self.limits.connect_timeout, self.dial.is_alive(&mut open.0)).await {
                 Ok(true) => break Some(open),
                 Ok(false) => {}
-                // Nobody says no either: the others would be as silent.
+                // The others would time out too.
                 Err(_) => self.idle.lock().clear(),
             }
         };
@@ -163,16 +163,16 @@ impl<D: Dial> Pool<D> {
 struct Permit {
     place: Place,
     _busy: Busy,
-    /// Freed last.
+    /// Dropped last.
     _free: OwnedSemaphorePermit,
 }
 
-/// A connection in use. Dropped it is closed.
+/// A connection in use. Dropping it closes it.
 #[derive(Debug)]
 pub(crate) struct Taken<D: Dial> {
-    /// `None` only while it goes.
+    /// `None` only while it is dropped.
     of: Option<Of<D>>,
-    /// An answer is still to come.
+    /// A response is pending.
     is_midway: bool,
 }
 
@@ -181,25 +181,25 @@ struct Of<D: Dial> {
     connection: D::Connection,
     connected: Connected,
     pool: Arc<Pool<D>>,
-    /// Freed last.
+    /// Dropped last.
     permit: Permit,
 }
 
 impl<D: Dial> Taken<D> {
-    /// For something that has an answer; until [`settled`](Self::settled) is called, the connection is of no other use.
+    /// Starts an exchange; until [`settled`](Self::settled) is called, the connection can't be reused.
     pub(crate) fn begin(&mut self) -> &mut D::Connection {
         self.is_midway = true;
         self.connection()
     }
 
-    /// What it is for from now on.
+    /// Changes the description of the current use.
     pub(crate) fn set_use(&self, text: String) {
         if let Some(of) = &self.of {
             of.permit.place.set(text);
         }
     }
 
-    /// The answer has come, or none will.
+    /// Ends an exchange whose response was read or will not come.
     pub(crate) fn settled(&mut self) {
         self.is_midway = false;
     }
@@ -212,7 +212,7 @@ impl<D: Dial> Taken<D> {
             .connection
     }
 
-    /// For others to use: whoever used it has left nothing behind on it.
+    /// Returns the connection for other uses; its session has to be unchanged.
     pub(crate) fn give_back(mut self) {
         if let Some(of) = self.of.take() {
             let open = (of.connection, of.connected);
@@ -227,7 +227,7 @@ impl<D: Dial> Drop for Taken<D> {
             return;
         }
         if let (Some(of), Ok(runtime)) = (self.of.take(), Handle::try_current()) {
-            // Its place is taken until the other side has let go too.
+            // Its permit is held until the other side has closed too.
             runtime.spawn(async move {
                 let within = of.pool.limits.connect_timeout;
                 let _ = timeout(within, of.pool.dial.abort(of.connection)).await;
@@ -237,7 +237,7 @@ impl<D: Dial> Drop for Taken<D> {
     }
 }
 
-/// Closes connections that nobody has used for long, as long as there is their pool.
+/// Closes idle connections while the pool exists.
 async fn close_idle<D: Dial>(pool: Weak<Pool<D>>, idle_timeout: Duration) {
     loop {
         sleep(idle_timeout / LOOKS).await;

@@ -1,7 +1,7 @@
-//! Redis, by the `redis` crate, in RESP3.
+//! Redis, with the `redis` crate and RESP3.
 //!
-//! Ordinary commands of all workers share one connection, on which many are under way at once. Those that wait in the
-//! server have connections of their own, from a pool; so have subscriptions.
+//! Ordinary commands of all workers share one pipelined connection. Blocking commands have connections from a pool, and
+//! each subscription has its own.
 
 mod feed;
 pub(crate) mod link;
@@ -37,7 +37,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// To be called on the runtime.
+    /// Has to be called on the runtime.
     pub(crate) fn new(keyspace: &Arc<Keyspace>, figures: Arc<Figures>) -> Self {
         let dialer = Dialer::new(keyspace);
         let limits = Limits {
@@ -91,7 +91,7 @@ impl Client {
         Ok(Reply::Redis(reply))
     }
 
-    /// Commands of several coroutines, each with a reply of its own.
+    /// Performs commands of several coroutines, each with its own reply.
     pub(crate) async fn perform_all(
         &self,
         commands: Vec<(CallId, Command)>,
@@ -116,7 +116,7 @@ impl Client {
         outcomes
     }
 
-    /// The replies of commands that go out together; of a transaction the one of its end.
+    /// Returns the replies of commands sent together; of a transaction that of its end.
     async fn run(&self, commands: &[&Command], is_atomic: bool) -> Result<Vec<Value>, Fault> {
         let mut connection = self.link.connection().await?;
         let sent = send(&mut connection.connection, commands, is_atomic);
@@ -132,7 +132,7 @@ impl Client {
                 Err(fault(&error))
             }
             Err(_) => {
-                // Others may wait in vain too.
+                // Other commands may be waiting in vain too.
                 if connection.is_silent() {
                     self.link.lost(&connection);
                 }
@@ -163,7 +163,7 @@ impl Client {
 
     async fn block(&self, command: &Command) -> Result<RedisReply, Fault> {
         let mut taken = self.blocking.take(shown(command)).await?;
-        // The server ends the wait, by the command's own timeout.
+        // The command's own timeout ends it in the server.
         let reply = send(taken.begin(), &[command], false).await;
         taken.settled();
         let mut replies = reply.map_err(|error| fault(&error))?;
@@ -181,7 +181,7 @@ impl Client {
     }
 }
 
-/// A reply of its own: an error is none.
+/// Converts a reply; an error becomes the call's error.
 fn one(value: RedisValue) -> Result<RedisReply, Fault> {
     match value {
         RedisValue::Error(words) => Err(Fault::new(FaultKind::Refused, format!("redis: {words}"))),
@@ -189,7 +189,7 @@ fn one(value: RedisValue) -> Result<RedisReply, Fault> {
     }
 }
 
-/// The command and its first argument, in short: a key, as a rule.
+/// Describes a command by its name and first argument, usually a key.
 fn shown(command: &Command) -> String {
     let parts: Vec<_> = command
         .parts()
@@ -220,7 +220,7 @@ async fn send(
     for command in commands {
         pipeline.add_command(packed(command));
     }
-    // A transaction has a reply to MULTI and one to each command before the one to EXEC.
+    // A transaction has a reply to MULTI and one to each command before that to EXEC.
     let (skipped, expected) = if is_atomic {
         pipeline.atomic();
         (commands.len() + 1, 1)
@@ -232,19 +232,19 @@ async fn send(
         .await
 }
 
-/// Commands of one turn that go to the same server together.
+/// Commands of one turn for the same server.
 #[derive(Debug, Default)]
 pub(crate) struct Batches(Vec<Batch>);
 
 type Batch = (Arc<Keyspace>, Vec<(CallId, Command)>);
 
 impl Batches {
-    /// Takes a call if it is one of those.
+    /// Takes a call if it can be batched.
     pub(crate) fn take(&mut self, id: CallId, call: Redis) -> Result<(), Redis> {
         let Redis { keyspace, action } = call;
         match action {
             RedisAction::Run(command) => {
-                // An application's calls have the same one in their hands; there are few of them.
+                // An application's calls share one object, and there are few of them.
                 let is_it =
                     |(known, _): &mut Batch| Arc::ptr_eq(known, &keyspace) || *known == keyspace;
                 match self
@@ -281,7 +281,7 @@ impl Dial for Dialer {
     }
 
     async fn abort(&self, connection: MultiplexedConnection) {
-        // Closed with its last clone; the server sees that and forgets the wait.
+        // Closed with its last clone; the server then ends the blocking command.
         drop(connection);
     }
 }

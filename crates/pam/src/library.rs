@@ -1,4 +1,4 @@
-//! A password judged by libpam: what it is told, and what its numbers mean to us.
+//! Authentication with libpam, and the interpretation of its return codes.
 
 use std::ffi::{CString, c_int};
 use std::os::unix::ffi::OsStrExt as _;
@@ -6,14 +6,14 @@ use std::os::unix::ffi::OsStrExt as _;
 use crate::raw::{self, Functions, Talk};
 use crate::wire::{Answer, Question};
 
-/// libpam, loaded.
+/// The loaded libpam.
 pub struct Library(Functions);
 
 impl Library {
-    /// Loads it.
+    /// Loads the library.
     ///
     /// # Errors
-    /// It is not there, or the program was linked in a way that can load nothing; as a line to act on.
+    /// It is missing, or the program is linked statically and can't load it; a message for the operator.
     pub fn load() -> Result<Self, String> {
         match Functions::load() {
             Ok(functions) => Ok(Self(functions)),
@@ -23,8 +23,8 @@ impl Library {
         }
     }
 
-    /// Judges name and password, and whether the account is in order. Takes as long as the modules do, which is seconds
-    /// for a wrong password.
+    /// Checks a password and the validity of the account. Takes as long as the modules do, which is seconds for a wrong
+    /// password.
     pub fn judge(&self, question: &Question) -> Answer {
         let service = &question.service;
         if !service.files().iter().any(|file| file.is_file()) {
@@ -61,8 +61,8 @@ impl Library {
     }
 }
 
-/// Whether a number says that PAM could not find out. Modules are free with their numbers: one that runs a script calls
-/// the script's "no" a system error, so what is not clearly trouble of the machine's is a refusal.
+/// Returns whether a code means that PAM could not decide. Modules use codes loosely: one that runs a script reports
+/// the script's refusal as a system error, so anything that is not clearly a system problem is a refusal.
 fn is_trouble(code: c_int) -> bool {
     matches!(
         code,

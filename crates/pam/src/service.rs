@@ -1,15 +1,15 @@
-//! Which of PAM's services is asked: a file of rules, `/etc/pam.d/NAME`, or one in another folder.
+//! PAM service names: a file of rules, `/etc/pam.d/NAME`, or one in another folder.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Longest name, in bytes.
+/// Maximum length of a name in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
 /// Where Linux-PAM looks for rules, the administrator's before the distribution's: pam.d(5).
 const FOLDERS: [&str; 2] = ["/etc/pam.d", "/usr/lib/pam.d"];
 
-/// A service by its name, and the folder of its rules where that is not the system's.
+/// A service by its name, and the folder of its rules if that is not the system's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Service {
     name: String,
@@ -17,10 +17,10 @@ pub struct Service {
 }
 
 impl Service {
-    /// Reads `NAME` or `/FOLDER/NAME`.
+    /// Parses `NAME` or `/FOLDER/NAME`.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The reason, as a message for the operator.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (folder, name) = match text.rsplit_once('/') {
             None => (None, text),
@@ -57,17 +57,17 @@ impl Service {
         })
     }
 
-    /// Its name, as PAM knows it.
+    /// Returns the name, as PAM knows it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where its rules are, if not where the system has them.
+    /// Returns the folder of its rules, if not the system's.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
 
-    /// The files that its rules may be in; the first that is there counts.
+    /// Returns the possible files of its rules; the first that exists counts.
     pub fn files(&self) -> Vec<PathBuf> {
         match &self.folder {
             Some(folder) => vec![folder.join(&self.name)],
@@ -78,7 +78,7 @@ impl Service {
         }
     }
 
-    /// Says that none of [`Self::files`] is there.
+    /// Returns a message that none of [`Self::files`] exists.
     pub fn missing(&self) -> String {
         let file = &self.files()[0];
         format!(

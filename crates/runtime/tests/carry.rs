@@ -1,4 +1,4 @@
-//! What workers say: their answers and calls as effects of the contract, by the vectors.
+//! Compares the effects made from worker frames with the vectors.
 
 mod support;
 
@@ -18,7 +18,7 @@ const ANN: ConnectionId = ConnectionId {
     generation: 1,
 };
 
-/// Of a test: counts tokens, and keeps attributes as text.
+/// Counts tokens and stores attributes as text.
 #[derive(Default)]
 struct Own {
     tokens: u64,
@@ -36,7 +36,7 @@ impl Desk for Own {
     }
 }
 
-/// What a vector leads to, on worker 0.
+/// Returns the effects of a vector on worker 0.
 fn carried(file: &str, name: &str, origin: Origin) -> (Vec<String>, Own) {
     let vector = vector(file, name);
     let wire = vector.wire();
@@ -346,7 +346,7 @@ fn calls_are_effects_whose_answer_is_a_result() {
             &["command info  77"],
         ),
         ("connections", Origin::Worker, &["find ann 10 77"]),
-        // The runtime knows by itself.
+        // The runtime answers these itself.
         ("connection", request, &[]),
         ("renew", Origin::Worker, &["renew 3 eyJ 77"]),
         ("part", request, &["part 3 x Some(Token(77))"]),

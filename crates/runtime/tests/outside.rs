@@ -158,11 +158,11 @@ fn what_no_pool_can_carry_out_is_invalid() {
     for (result, words) in [
         (
             redis("shop", &["GET", "a"]),
-            "there is no [[database]] \"shop\"",
+            "there is no pool \"shop\"",
         ),
         (
             statement.call(&Configured),
-            "there is no [[database]] \"cache\"",
+            "there is no pool \"cache\"",
         ),
         (redis("cache", &["SELECT", "1"]), "SELECT is not possible"),
     ] {

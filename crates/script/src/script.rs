@@ -1,4 +1,4 @@
-//! A script on one worker: the VM of its code and, after a reload, the VMs before it whose handlers have not all ended.
+//! A script on one worker: the VM of its code and, after a reload, older VMs whose handlers have not finished.
 
 use veche_calls::Outcome;
 use veche_runtime::hooks::Hook;
@@ -11,7 +11,7 @@ use crate::app::World;
 use crate::program::Program;
 use crate::vm::{Handler, LoadError, Vm};
 
-/// See the module's text.
+/// Implements [`Runtime`](veche_runtime::Runtime) with Lua VMs.
 pub struct Script {
     worker: u16,
     world: World,
@@ -19,14 +19,14 @@ pub struct Script {
     before: Vec<Retired>,
 }
 
-/// A VM of older code whose handlers have not all ended.
+/// A VM of older code with unfinished handlers.
 struct Retired {
     vm: Vm,
     until_ms: u64,
 }
 
 impl Script {
-    /// All VMs, the newest last.
+    /// Returns all VMs, the newest last.
     fn vms(&mut self) -> impl Iterator<Item = &mut Vm> {
         let old = self.before.iter_mut().map(|old| &mut old.vm);
         old.chain([&mut self.vm])
@@ -36,7 +36,7 @@ impl Script {
         self.before.iter().map(|old| &old.vm).chain([&self.vm])
     }
 
-    /// The VM that gets a connection's messages: the newest, but for what an older one has dialed.
+    /// Returns the VM that handles a connection's messages: the newest, unless an older one has opened it.
     #[inline]
     fn vm_of(&mut self, id: ConnectionId) -> &mut Vm {
         let older = self.before.len();
@@ -57,7 +57,7 @@ impl Script {
         let is_there = |vm: &mut Vm| vm.is_busy_with(id) || vm.has_client(id);
         match old.find_map(|old| is_there(&mut old.vm).then_some(&mut old.vm)) {
             Some(busy) => {
-                // Behind the handler that waits there.
+                // After the handler that is suspended there.
                 busy.closed(id, code, reason, now);
                 self.vm.let_go(id);
             }
@@ -70,7 +70,7 @@ impl Script {
         }
     }
 
-    /// Events that are rarer than messages.
+    /// Handles events that are rarer than messages.
     fn handle_other(&mut self, event: Event<'_>, now: Now) -> Progress {
         match event {
             Event::Message { id, kind, data } => return self.message(id, kind, data, now),
@@ -177,7 +177,7 @@ impl Runtime for Script {
         }
     }
 
-    /// Hands an answer to the VM that waits for it: the others don't know the token.
+    /// Passes an answer to all VMs; only the one that waits knows the token.
     fn answer(&mut self, token: Token, answer: &Answer, now: Now) {
         for vm in self.vms() {
             vm.answer(token, answer, now);

@@ -161,7 +161,7 @@ impl Cluster {
 
 impl Thread {
     fn run(mut self) {
-        let mut events = Vec::new();
+        let (mut events, mut has_said) = (Vec::new(), false);
         loop {
             self.node.set_now(veche_clock::monotonic_ms());
             while let Some((from, letter)) = self.mailbox.pop() {
@@ -172,9 +172,9 @@ impl Thread {
                 self.node.handle_event(event);
             }
             self.node.handle_timeout();
-            let is_leaving = self.cluster.is_leaving.load(Relaxed);
-            if is_leaving && !self.cluster.has_left.load(Relaxed) {
+            if self.cluster.is_leaving.load(Relaxed) && !has_said {
                 self.node.leave();
+                has_said = true;
             }
             while let Some(output) = self.node.poll() {
                 self.carry_out(output);
@@ -182,10 +182,7 @@ impl Thread {
             self.port.flush();
             self.mailbox.flush();
             *self.cluster.seen.write() = Seen::of(&self.node);
-            if is_leaving {
-                // The carrier sends what it was given.
-                self.cluster.has_left.store(true, Relaxed);
-            }
+            self.cluster.has_left.store(self.node.has_left(), Relaxed);
             if self.mailbox.sleep() && !self.port.has_events() {
                 self.cluster.bell.wait(self.patience());
             }

@@ -45,7 +45,7 @@ mod testing;
 mod users;
 mod worker;
 
-/// The program: what its arguments ask for.
+/// Runs the program with the arguments of this process.
 #[must_use]
 pub fn main() -> ExitCode {
     match std::env::args_os().nth(1) {

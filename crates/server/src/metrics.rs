@@ -1,5 +1,4 @@
-//! What `/metrics`, `/api/info` and `veche status` say: every worker's counters, summed or side by side at the moment
-//! of asking.
+//! `/metrics`, `/api/info` and `veche status`: the counters of all workers, summed or side by side.
 
 mod acme;
 mod admin;
@@ -41,20 +40,20 @@ use crate::common::Common;
 use crate::dev::Dev;
 use histogram::NoExemplar;
 
-/// The process as the front ends ask it.
+/// Reports about the process for the front ends.
 pub(crate) struct Report {
     common: Arc<Common>,
     registry: Registry,
     store: Arc<Store>,
     uid: String,
-    /// The configuration in force, as the admin page shows it.
+    /// The configuration in force, for the admin page.
     shown: Mutex<Value>,
-    /// Under `veche dev`.
+    /// Notices for pages, under `veche dev`.
     dev: Option<Arc<Dev>>,
 }
 
 impl Report {
-    /// A report on these workers.
+    /// Creates a report about these workers.
     pub(crate) fn new(
         common: Arc<Common>,
         outbound: Outbound,
@@ -94,17 +93,17 @@ impl Report {
         self
     }
 
-    /// The same, which tells the developer's pages what fails.
+    /// Adds the notices of developer pages.
     pub(crate) fn with_dev(self, dev: Option<Arc<Dev>>) -> Self {
         Self { dev, ..self }
     }
 
-    /// This configuration is in force from now on.
+    /// Stores the configuration in force.
     pub(crate) fn configured(&self, config: &Config) {
         *self.shown.lock() = config.effective.shown();
     }
 
-    /// Figures for `veche status`.
+    /// Returns the figures of `veche status`.
     pub(crate) fn status(&self) -> Value {
         let mut status = json!({
             "workers": self.common.stats.len(),
@@ -152,7 +151,7 @@ impl fmt::Debug for Workers {
 
 type Read = fn(&Stats) -> &Cell;
 
-/// Plain counters: name, help, where.
+/// Plain counters: name, help, accessor.
 const COUNTERS: &[(&str, &str, Read)] = &[
     ("veche_connections_accepted", "Connections accepted", |s| {
         &s.accepted
@@ -310,10 +309,10 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ),
 ];
 
-/// The cells of one metric, each with the value of its label.
+/// Returns the cells of a metric, each with the value of its label.
 type Cells = for<'s> fn(&'s Stats) -> Vec<(&'static str, &'s Cell)>;
 
-/// Counters of several cells: name, help, what tells the cells apart, where.
+/// Labelled counters: name, help, label, accessor.
 const LABELLED: &[(&str, &str, &str, Cells)] = &[
     ("veche_messages", "Messages", "direction", |s| {
         vec![("in", &s.messages_received), ("out", &s.messages_sent)]
@@ -447,7 +446,7 @@ impl Workers {
         stats.map(|(index, stats)| (index.to_string(), &**stats))
     }
 
-    /// One counter; a label without a name is left out.
+    /// Encodes one counter; an empty label name is omitted.
     fn counters<'s>(
         &'s self,
         encoder: &mut DescriptorEncoder<'_>,
@@ -467,7 +466,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Of the whole process.
+    /// Encodes metrics of the whole process.
     fn memory(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let memory = &self.0.memory;
         for (name, help, bytes) in [
@@ -552,7 +551,7 @@ mod tests {
         assert!(text.ends_with("# EOF\n"));
     }
 
-    /// The page of the reference, from what a scrape says.
+    /// Generates the reference page from a scrape.
     #[test]
     fn the_reference_lists_every_metric() {
         let store = Arc::new(Store::default());

@@ -1,8 +1,8 @@
-//! TLS of our listeners: who accepts with which certificates, read anew when files change.
+//! TLS of our listeners: certificates and acceptors, reloaded when files change.
 //!
-//! The control thread's. Workers get [`Doors`], plain values by the site's listeners, and keep the ones they have
-//! until others come; connections keep what they began with. What [was ordered](veche_acme) comes as a file too, which
-//! may not be there yet. Whatever may add to certificates one day (OCSP) makes doors in the same way.
+//! Owned by the control thread. Workers get [`Doors`], plain values by listener, and use them until the next
+//! ones arrive; connections keep those that they started with. An [ordered](veche_acme) certificate is a file too,
+//! which may not exist yet.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,37 +14,37 @@ use veche_clock::now;
 use veche_config::{self as config, CertificateFrom, Config, EXPIRY_WARNING_DAYS, Listener, Role};
 use veche_tls::{Acceptor, Certificate, Clients, Proofs, Roots, Stamp, Tickets, stamp};
 
-/// How often files are looked at.
+/// The interval of checking files.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// How often is said that a certificate will expire.
+/// The interval of reminders about an expiring certificate.
 const REMIND_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How connections come in on a listener.
+/// How a listener accepts connections.
 #[derive(Clone, Debug)]
 pub(crate) enum Door {
-    /// As they are.
+    /// Without TLS.
     Plain,
-    /// By TLS.
+    /// With TLS.
     Sealed(Acceptor),
-    /// Not at all: there should be TLS, but there is no certificate.
+    /// Not at all: TLS is configured, but there is no certificate.
     Closed,
 }
 
-/// By the site's listeners.
+/// The modes by listener index.
 pub(crate) type Doors = Arc<[Door]>;
 
-/// A certificate that is in use, for whoever watches over it.
+/// A certificate in use, for monitoring.
 #[derive(Clone, Debug)]
 pub(crate) struct InUse {
     pub(crate) listener: String,
     pub(crate) file: PathBuf,
     pub(crate) valid_until_s: i64,
-    /// Less than so long before its end something is wrong.
+    /// The remaining validity in seconds below which something is wrong.
     warn_before_s: i64,
 }
 
-/// See the module's text.
+/// The TLS listeners of the process.
 #[derive(Default)]
 pub(crate) struct Sealing {
     proofs: Proofs,
@@ -58,27 +58,27 @@ struct Kept {
     reminded: Option<Instant>,
 }
 
-/// A listener that speaks TLS.
+/// A listener with TLS.
 struct Sealed {
     label: String,
     role: Role,
     tls: config::Tls,
-    /// For those who issue certificates, if any are ordered.
+    /// ACME challenges to answer, if certificates are ordered.
     proofs: Option<Proofs>,
     tickets: Tickets,
-    /// What those who vouch for clients were when the keys of tickets were made.
+    /// The authorities of client certificates when the ticket keys were made.
     vouching: Option<Roots>,
-    /// `None`: it could not be read yet.
+    /// `None` if the files could not be read yet.
     acceptor: Option<Acceptor>,
     certificates: Vec<InUse>,
-    /// What the files looked like when they were last read, whatever came of it.
+    /// The files' fingerprints when they were last read, successfully or not.
     read: Vec<Stamp>,
-    /// The same at the last look: whoever writes several files needs a moment.
+    /// The files' fingerprints at the last check: a writer of several files needs a moment.
     seen: Vec<Stamp>,
 }
 
 impl Sealing {
-    /// Shows these proofs where certificates are ordered.
+    /// Creates the set; `proofs` are answered where certificates are ordered.
     pub(crate) fn new(proofs: &Proofs) -> Self {
         Self {
             proofs: proofs.clone(),
@@ -86,7 +86,7 @@ impl Sealing {
         }
     }
 
-    /// Reads what a configuration names. Where that fails the listener is closed until its files are good.
+    /// Reads the configured files. If that fails the listener is closed until they are valid.
     pub(crate) fn begin(&self, config: &Config) -> Doors {
         let mut kept = self.kept.lock();
         kept.listeners = config
@@ -103,10 +103,10 @@ impl Sealing {
         kept.doors()
     }
 
-    /// Reads what a new configuration names, all or nothing.
+    /// Reads the files of a new configuration, all or nothing.
     ///
     /// # Errors
-    /// What can't be read, as a line to act on.
+    /// A file can't be read, as an actionable line.
     pub(crate) fn reload(&self, config: &Config) -> Result<Doors, String> {
         let mut kept = self.kept.lock();
         let mut listeners = Vec::new();
@@ -126,8 +126,8 @@ impl Sealing {
         Ok(kept.doors())
     }
 
-    /// Looks whether files have changed, if that is due: other doors if they have and are good. Also when to look
-    /// next, if ever.
+    /// Checks whether files have changed, if that is due: returns new acceptors if they have and are valid, and when to
+    /// check again, if ever.
     pub(crate) fn look(&self) -> (Option<Doors>, Option<Instant>) {
         let mut kept = self.kept.lock();
         if kept.listeners.iter().all(Option::is_none) {
@@ -143,7 +143,7 @@ impl Sealing {
             changed |= sealed.look();
         }
         if kept.reminded.is_none_or(|at| now >= at + REMIND_EVERY) {
-            // What is read at a start or a reload has been judged then.
+            // Files read at a start or a reload are checked then.
             if kept.reminded.is_some() {
                 kept.remind();
             }
@@ -152,7 +152,7 @@ impl Sealing {
         (changed.then(|| kept.doors()), kept.look_at)
     }
 
-    /// The certificates in use.
+    /// Returns the certificates in use.
     pub(crate) fn certificates(&self) -> Vec<InUse> {
         let kept = self.kept.lock();
         let listeners = kept.listeners.iter().flatten();
@@ -186,7 +186,7 @@ impl Kept {
 }
 
 impl InUse {
-    /// Says so if it does not hold much longer.
+    /// Logs a warning if the certificate expires soon.
     fn warn(&self, now_s: i64) {
         let file = self.file.display().to_string();
         if self.valid_until_s < now_s {
@@ -212,7 +212,7 @@ impl Sealed {
         let tickets = match Tickets::new() {
             Ok(tickets) => tickets,
             Err(error) => {
-                // Nothing works without random numbers.
+                // Without random numbers nothing works.
                 error!("{error}");
                 return None;
             }
@@ -231,7 +231,7 @@ impl Sealed {
         })
     }
 
-    /// Takes over the keys of tickets, if nothing has changed about what clients have to show.
+    /// Takes over the ticket keys if the requirements for client certificates are unchanged.
     fn go_on_from(&mut self, before: &Self) {
         if before.tls.clients == self.tls.clients {
             self.tickets = before.tickets.clone();
@@ -265,7 +265,7 @@ impl Sealed {
                     in_use.push(self.in_use(&read, is_ordered));
                     certificates.push(read);
                 }
-                // Who orders it says so, and gets another.
+                // The order logs this and retries.
                 Err(why) if is_ordered => debug!(listener = self.label, "no certificate: {why}"),
                 Err(why) => return Err(why.to_string()),
             }
@@ -278,7 +278,7 @@ impl Sealed {
                 let roots = Roots::read(&clients.ca).map_err(|error| error.to_string())?;
                 vouching = Some(roots.clone());
                 if self.vouching.is_some() && vouching != self.vouching {
-                    // Whoever was vouched for by the others has to show their certificate again.
+                    // Clients certified by the old authorities have to present their certificates again.
                     tickets = Tickets::new().map_err(|error| error.to_string())?;
                 }
                 Some(Clients {
@@ -309,7 +309,7 @@ impl Sealed {
             listener: self.label.clone(),
             file: certificate.file().to_owned(),
             valid_until_s: certificate.valid_until_s(),
-            // It is renewed when a third is left, however long it holds.
+            // It is renewed when a third of its validity is left.
             warn_before_s: match is_ordered {
                 true => usual_s.min(life_s / 6),
                 false => usual_s,
@@ -317,7 +317,7 @@ impl Sealed {
         }
     }
 
-    /// Reads files that have changed and stay as they are; whether there is another acceptor.
+    /// Reads files that have changed and are stable now; returns whether there is a new acceptor.
     fn look(&mut self) -> bool {
         let stamps = self.stamps();
         if stamps == self.read {
@@ -328,7 +328,7 @@ impl Sealed {
             self.seen = stamps;
             return false;
         }
-        debug!(listener = self.label, "files of TLS have changed");
+        debug!(listener = self.label, "TLS files have changed");
         match self.read() {
             Ok(()) => {
                 info!(listener = self.label, "new certificates are in use");
@@ -339,7 +339,7 @@ impl Sealed {
             Err(why) => {
                 error!(
                     listener = self.label,
-                    "files of TLS have changed and are no good, the old certificates stay: {why}"
+                    "TLS files have changed but are invalid, the old certificates stay in use: {why}"
                 );
                 false
             }

@@ -1,4 +1,4 @@
-//! The server process: workers come up on inherited sockets, and the control thread's orders reach them.
+//! The running server: starts workers on inherited sockets, and passes the control thread's commands to them.
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -38,18 +38,18 @@ use crate::sealing::Doors;
 use crate::site;
 use crate::worker::{Letter, Worker};
 
-/// Descriptors that are no connections: listeners, logs, epoll, what the system opens.
+/// Descriptors reserved for listeners, logs, epoll and libraries.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// What scripts share is looked through so often for what has expired; the second, while there is more.
+/// The interval of expiring scripts' shared data; the second applies while there is more.
 const EXPIRED_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(20)];
 
-/// Kept compression contexts have one in so many parts of `memory_limit`.
+/// Retained compression contexts may use one part in this many of `memory_limit`.
 const CONTEXTS_PART: u64 = 4;
 
-/// The running server, as the control thread holds it.
+/// The running server, held by the control thread.
 pub(crate) struct Server {
-    /// The control thread's end of the mesh.
+    /// The control thread's end of the mailboxes.
     mailbox: Mutex<Mailbox<Letter>>,
     workers: usize,
     common: Arc<Common>,
@@ -60,11 +60,11 @@ pub(crate) struct Server {
     watch: Watch,
 }
 
-/// Address space for a worker's stack: scripts may nest what runs in C.
+/// The address space of a worker's stack: scripts may nest C calls.
 pub(crate) const WORKER_STACK_BYTES: usize = 16 << 20;
 
-/// Brings all workers up; returns when they accept. `boot` says which start of the machine this is, and services play the
-/// users of `load_run` where there is one.
+/// Starts all workers and returns when they accept. `boot` identifies the boot of the machine; services simulate the
+/// users of `load_run` if given.
 pub(crate) fn start(
     start: Start,
     boot: Option<String>,
@@ -119,7 +119,7 @@ pub(crate) fn start(
     let report = report.with_engine(engine.clone());
     let report = Arc::new(report.with_dev(dev.clone()));
     report.configured(&config);
-    // Control mail is bounded by what sessions can ask for; this is far above that.
+    // Control messages are bounded by sessions' requests; this is far above that.
     let options = veche_mailbox::Options {
         control_max: 1 << 26,
         ..veche_mailbox::Options::default()
@@ -180,7 +180,7 @@ pub(crate) fn start(
             .stack_size(WORKER_STACK_BYTES)
             .spawn(move || {
                 let stats = Arc::clone(&common.stats[me]);
-                // The files' cache and the applications are this worker's own, so they are made here.
+                // The file cache and the applications belong to this worker, so they are created on its thread.
                 let mut shared = Shared::new(
                     hub,
                     ports,
@@ -265,7 +265,7 @@ fn hubs(config: &Config, workers: usize, seed: u64, is_remote: bool) -> Result<V
         };
         hub.set_history(Arc::clone(&namespaces), bytes_max);
         hub.set_now(Now {
-            // As workers have it: what is counted from the start, is counted from here.
+            // The same clock as in workers.
             mono_ms: veche_clock::monotonic_ms(),
             wall_ms: unix_now_ms(),
         });
@@ -313,7 +313,7 @@ impl Server {
     fn look_at_blocks(&self) -> Option<Instant> {
         let (next, result) = self.common.blocks.look(unix_now_ms() / 1000)?;
         if let Err(error) = result {
-            let what = "[api] blocks: what another process has written is not known";
+            let what = "[api] blocks: can't read what another process has written";
             self.common.warn_rarely(|| tracing::warn!(%error, "{what}"));
         }
         Some(next)
@@ -323,13 +323,13 @@ impl Server {
         let mut mailbox = self.mailbox.lock();
         for worker in 0..self.workers {
             if mailbox.post(worker, Class::Control, letter()).is_err() {
-                warn!(worker, "a worker does not take orders");
+                warn!(worker, "a worker does not process commands");
             }
         }
         mailbox.flush();
     }
 
-    /// Takes out some of what has expired in what scripts share, by the clock of the workers; when to look again.
+    /// Removes some expired entries of data shared by scripts, by the workers' clock; returns when to call it again.
     fn look_at_expired(&self) -> Instant {
         let may_be_more = self.library.store.expire(veche_clock::monotonic_ms());
         veche_clock::now() + EXPIRED_EVERY[usize::from(may_be_more)]
@@ -411,7 +411,10 @@ impl ServerControl for Server {
     fn cut_off(&self) {
         let connections = self.common.connections();
         if connections > 0 {
-            warn!(connections, "the time to drain is over: cut off");
+            warn!(
+                connections,
+                "drain time is over: closing the remaining connections"
+            );
         }
         self.tell(|| Letter::CutOff);
     }
@@ -490,14 +493,14 @@ fn set_caps(common: &Common, config: &Config) {
     );
 }
 
-/// Bytes that may be unsent on a connection.
+/// Returns the limit of unsent bytes on a connection.
 pub(crate) fn outbox_bytes_max(config: &Config) -> usize {
     usize::try_from(config.limits.outbox_bytes).unwrap_or(usize::MAX)
 }
 
-/// For masks and keys of connections to other servers.
+/// Provides random bytes for masks and keys of outgoing connections.
 fn random(bytes: &mut [u8]) {
-    // It has given some when the process began.
+    // The generator worked when the process started.
     getrandom::fill(bytes).expect("the system gives random numbers");
 }
 

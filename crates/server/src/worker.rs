@@ -1,8 +1,9 @@
-//! One thread, one core, one loop: where sockets, TLS, mailboxes and the archive meet the [worker](veche_worker::Worker).
+//! One thread, one core, one loop: connects sockets, TLS, mailboxes and the archive to the
+//! [worker](veche_worker::WorkerLoop).
 //!
-//! This is glue around the one object that knows the order of a turn: events of the driver go in, what it asks for comes
-//! out. What is decided here concerns transports alone: accepting, the PROXY protocol, TLS, and which system calls are
-//! made. Nothing in it blocks.
+//! This is glue around the object that defines the order of a turn: driver events go in, its requests come out.
+//! Decisions made here concern transports only: accepting, the PROXY protocol, TLS, and system calls. Nothing in it
+//! blocks.
 
 mod accepting;
 mod clients;
@@ -46,13 +47,13 @@ pub(crate) use mail::Letter;
 use readings::Readings;
 use transport::{Layer, Transport};
 
-/// What log lines of a worker go by, whichever of its files writes them.
+/// The log target of a worker, in all of its files.
 const LOG: &str = "veche::worker";
 
-/// While accepting is paused, the loop looks this often whether it may go on.
+/// The interval of checks whether accepting can be resumed, in milliseconds.
 const ACCEPT_RETRY_MS: u64 = 20;
 
-/// One worker on its driver `D`, with its applications `A`.
+/// A worker on its driver `D`, with its applications `A`.
 pub(crate) struct Worker<D, A: Host = Here> {
     driver: D,
     rest: Rest<A>,
@@ -63,37 +64,37 @@ struct Rest<A: Host> {
     worker: veche_worker::Worker<A, Transport>,
     mailbox: Mailbox<Letter<A::Message>>,
     common: Arc<Common>,
-    /// The site's listener of each of the driver's.
+    /// The configured listener of each of the driver's.
     listeners: Vec<u16>,
     accepting: Accepting,
-    /// What TLS has opened, between two events.
+    /// Buffer for decrypted bytes, between two events.
     plain: Vec<u8>,
     line: sealed::Line,
     readings: Readings,
-    /// How connections come in.
+    /// TLS acceptors by listener.
     doors: Doors,
     journal: Journal,
-    /// Where history is written, if it is.
+    /// The history writer, if history is stored.
     ledger: Option<Ledger>,
     /// The way to an engine outside the process.
     engine: Option<Box<crate::engine::Port>>,
-    /// Decides on commands instead of the hooks.
+    /// Replaces the hooks in tests.
     decider: Option<Box<dyn Decide>>,
-    /// Where other threads leave what this worker asked them.
+    /// Receives completions of other threads.
     completions: Arc<Completions>,
-    /// Connections that have ended in this turn and still count.
+    /// Connections closed in this turn that are still counted.
     closed: usize,
-    /// What the control thread sees of the turn.
+    /// Progress for the control thread.
     pulse: Arc<Pulse>,
-    /// When this turn's first event came.
+    /// The time of this turn's first event.
     began: Option<Instant>,
-    /// How many have come in it.
+    /// The number of events in this turn.
     events: u64,
     clock: Clock,
 }
 
 impl<D: Driver, A: Host> Worker<D, A> {
-    /// A worker that accepts on nothing yet.
+    /// Creates a worker without listeners.
     pub(crate) fn new(
         driver: D,
         mut shared: Shared,
@@ -132,12 +133,12 @@ impl<D: Driver, A: Host> Worker<D, A> {
         worker
     }
 
-    /// Connections come in by these doors; without any all of them come in as they are.
+    /// Sets the TLS acceptors; without any, all connections are plain.
     pub(crate) fn set_doors(&mut self, doors: Doors) {
         self.rest.doors = doors;
     }
 
-    /// What channels remember is written there.
+    /// Sets the writer of channel history.
     pub(crate) fn keep_history(&mut self, writer: impl Log + 'static) {
         self.rest.ledger = Some(Ledger::new(Box::new(writer)));
     }
@@ -152,7 +153,7 @@ impl<D: Driver, A: Host> Worker<D, A> {
         self.rest.engine = Some(Box::new(port));
     }
 
-    /// Accepts on a socket, for the site's listener with that index.
+    /// Accepts connections on a socket for the configured listener with an index.
     pub(crate) fn listen(
         &mut self,
         listener: u16,
@@ -163,29 +164,29 @@ impl<D: Driver, A: Host> Worker<D, A> {
         Ok(())
     }
 
-    /// Turns until the process ends.
+    /// Runs turns until the process ends.
     pub(crate) fn run(&mut self) {
         loop {
             if let Err(error) = self.turn() {
-                // The wait itself failed: nothing that a peer can cause, and nothing that another try would mend.
+                // The wait itself failed, which no peer can cause and no retry would fix.
                 let me = self.rest.me();
                 error!(worker = me, %error, "the worker's loop failed");
                 eprintln!("veche: worker {me}: the loop failed: {error}");
-                // The log has a thread of its own.
+                // The log is written by another thread.
                 std::thread::sleep(Duration::from_millis(200));
                 std::process::abort();
             }
         }
     }
 
-    /// One turn.
+    /// Runs one turn.
     pub(crate) fn turn(&mut self) -> std::io::Result<()> {
         let timeout = self.rest.patience();
         self.hear(timeout)?;
         let Self { driver, rest } = self;
         let began = rest.began.take().unwrap_or_else(clock_now);
         rest.worker.set_now(rest.clock.at(driver.now_ms()));
-        // Also in a turn without events: what waited for this one is served as there is memory now.
+        // Also in a turn without events: work that waited for memory may continue.
         rest.look_at_memory(driver.now_ms());
         rest.after_events(driver);
         rest.turned(began.elapsed());
@@ -193,7 +194,7 @@ impl<D: Driver, A: Host> Worker<D, A> {
         Ok(())
     }
 
-    /// Waits for events of the driver, and takes them.
+    /// Waits for driver events and handles them.
     fn hear(&mut self, timeout_ms: Option<u64>) -> std::io::Result<()> {
         let Self { driver, rest } = self;
         driver.turn(timeout_ms, &mut |driver, event| rest.event(driver, event))?;
@@ -207,9 +208,9 @@ impl<A: Host> Rest<A> {
         self.worker.index()
     }
 
-    /// How long the driver may wait for something to happen.
+    /// Returns how long the driver may wait for events.
     fn patience(&mut self) -> Option<u64> {
-        // Applications may have got answers since the turn ended.
+        // Applications may have received completions since the turn ended.
         match self.worker.state() {
             _ if self.line.is_waiting() => Some(0),
             TurnState::Busy => Some(0),
@@ -221,7 +222,7 @@ impl<A: Host> Rest<A> {
         }
     }
 
-    /// Counts the turn, and notes what took long in it.
+    /// Counts the turn, and records slow steps.
     fn turned(&mut self, lasted: Duration) {
         let us = lasted.as_micros() as u64;
         let (me, events) = (self.me(), std::mem::take(&mut self.events));
@@ -246,7 +247,7 @@ impl<A: Host> Rest<A> {
     }
 
     fn event<D: Driver>(&mut self, driver: &mut D, event: Event<'_>) {
-        // The wait is over with the first.
+        // The first event ends the wait.
         if self.began.is_none() {
             self.began = Some(clock_now());
             self.pulse.set(Step::Events);
@@ -293,7 +294,7 @@ impl<A: Host> Rest<A> {
         self.command_transports(driver);
     }
 
-    /// Bytes of a peer, for whatever lies first on their way.
+    /// Passes a peer's bytes to the first layer.
     fn received<D: Driver>(&mut self, driver: &mut D, id: ConnectionId, bytes: &mut [u8]) {
         let Some(transport) = self.worker.transport_mut(id) else {
             return;
@@ -305,7 +306,7 @@ impl<A: Host> Rest<A> {
         }
     }
 
-    /// The peer sends nothing more.
+    /// Handles the peer's FIN.
     fn ended(&mut self, id: ConnectionId) {
         let transport = self.worker.transport_mut(id);
         if !transport.is_some_and(Transport::holds_end) {
@@ -322,7 +323,7 @@ impl<A: Host> Rest<A> {
         }
     }
 
-    /// What follows the turn's events; [`veche_worker::Worker`] says why in this order.
+    /// Completes the turn after its events; [`veche_worker::Worker`] explains the order.
     fn after_events<D: Driver>(&mut self, driver: &mut D) {
         self.pulse.set(Step::Messages);
         self.go_on_shaking(driver);
@@ -341,7 +342,8 @@ impl<A: Host> Rest<A> {
         self.pulse.set(Step::Logs);
         self.log();
         self.write_journal();
-        // Not before: when the last is counted out the process may end, and their lines should be written.
+        // Not earlier: when the last connection is uncounted the process may end, and its log lines should be written
+        // by then.
         for _ in 0..std::mem::take(&mut self.closed) {
             self.common.connection_closed();
         }

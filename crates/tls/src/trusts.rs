@@ -1,4 +1,4 @@
-//! What clients of one process believe: each belief is read once, and again when its file has changed.
+//! A cache of client trust per process: each source is loaded once, and again when its file has changed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use parking_lot::Mutex;
 
 use crate::{Believe, Error, Stamp, Trust, stamp};
 
-/// Beliefs that are kept: scripts name the files.
+/// Maximum number of cached sources, because scripts name the files.
 const KEPT_MAX: usize = 64;
 
-/// The trusts of all beliefs that somebody had.
+/// The cached trust of all sources.
 #[derive(Debug, Default)]
 pub struct Trusts {
     kept: Mutex<HashMap<Believe, Place>>,
 }
 
-/// One belief's. It is locked while files are read, so that they are read once, and whoever believes something else
-/// does not wait for that.
+/// The entry of one source. It is locked while files are read, so that they are read once without delaying other
+/// sources.
 type Place = Arc<Mutex<Option<(Stamp, Trust)>>>;
 
 impl Trusts {
-    /// The trust of those who believe that. May read files: not to be called where others wait.
+    /// Returns the trust of a source. May read files, so it must not be called on a worker thread.
     ///
     /// # Errors
-    /// Those of [`Trust::new`]; they are not kept.
+    /// Those of [`Trust::new`]; they are not cached.
     pub fn find(&self, believe: &Believe) -> Result<Trust, Error> {
         let place = self.place(believe);
         let stamp = stamp_of(believe);
@@ -39,7 +39,7 @@ impl Trusts {
         Ok(trust)
     }
 
-    /// The same, if it is known already: reads no certificates, and waits for nobody who does.
+    /// Returns the cached trust of a source, without reading files or blocking.
     #[must_use]
     pub fn known(&self, believe: &Believe) -> Option<Trust> {
         let place = self.kept.lock().get(believe).map(Arc::clone)?;

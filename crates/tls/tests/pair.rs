@@ -1,4 +1,4 @@
-//! Both ends in one test, with certificates of its own: bytes go from one to the other by hand.
+//! Both sides in one test, with temporary certificates: the test passes the bytes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection};
 use veche_tls::{Believe, Error, Tls, Trust};
 
-/// A server's end for `name`, and the file of its certificate.
+/// The server side for `name`, and the file of its certificate.
 fn server(test: &str, name: &str) -> (Tls, PathBuf) {
     let made = generate_simple_self_signed(vec![name.to_owned()]).expect("a certificate");
     let file = std::env::temp_dir().join(format!("veche-tls-{test}-{}.pem", std::process::id()));
@@ -25,7 +25,7 @@ fn server(test: &str, name: &str) -> (Tls, PathBuf) {
     (Tls::new(connection.into()), file)
 }
 
-/// Carries what each has to say to the other, in pieces of so many bytes, until both are silent.
+/// Passes the output of each side to the other, in pieces of the given size, until both are silent.
 fn talk(client: &mut Tls, server: &mut Tls, piece: usize) -> Result<(Vec<u8>, Vec<u8>), Error> {
     let (mut to_client, mut to_server) = (Vec::new(), Vec::new());
     loop {
@@ -45,7 +45,7 @@ fn talk(client: &mut Tls, server: &mut Tls, piece: usize) -> Result<(Vec<u8>, Ve
     }
 }
 
-/// What was given to `from` before, and what it says now, to `to`.
+/// Passes the pending and the new output of `from` to `to`.
 fn carry(from: &mut Tls, plain: &[u8], to: &mut Tls) -> Vec<u8> {
     let (mut wire, mut heard) = (Vec::new(), Vec::new());
     from.send(plain, &mut wire);
@@ -59,7 +59,7 @@ fn what_one_end_is_given_the_other_gets() {
         let (mut server, file) = server("carries", "localhost");
         let trust = Trust::new(&Believe::File(file)).expect("a certificate");
         let mut client = trust.connect("localhost").expect("a name");
-        // Before the handshake it is kept.
+        // Buffered before the handshake.
         assert_eq!(carry(&mut client, b"early", &mut server), b"");
         assert!(client.is_handshaking());
         let (_, heard) = talk(&mut client, &mut server, piece).expect("good TLS");

@@ -139,6 +139,8 @@ codes! {
         SlowConsumer = 1013 "too slow: try again later" again,
         /// The client's IP address has reached its connection limit.
         TooMany = 1013 "too many connections of this address" again,
+        /// Nothing had time for a message: all processes of the application were busy for longer than it may wait.
+        AppBusy = 1013 "the application is too busy: try again later" again,
         /// A channel of the session can't be subscribed to at the moment.
         Unavailable = 1013 "channels are not available: try again later" again,
         /// The client's credentials expired and were not refreshed.

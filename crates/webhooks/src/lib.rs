@@ -1,8 +1,8 @@
 //! HTTP requests to back ends: hooks that decide on clients' commands, and event webhooks.
 //!
-//! Both stand on the same parts, which are here for others that ask back ends as well: concurrency ([`Gate`]), a breaker for
-//! back ends that fail ([`Breaker`]), signatures ([`sign`]), whole answers ([`Answer`]). The crate knows what a question and a
-//! batch of events look like on the wire. It does not know workers, sessions or where verdicts go from its callers.
+//! Their common parts are public for other requests to back ends: a concurrency limit ([`Gate`]), a circuit
+//! breaker ([`Breaker`]), signatures ([`sign`]) and complete responses ([`Answer`]). The crate knows the
+//! format of hook requests and event batches. It does not know workers, sessions or the receivers of decisions.
 
 #![forbid(unsafe_code)]
 

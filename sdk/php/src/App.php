@@ -289,7 +289,7 @@ final class App
     /**
      * Returns a MySQL or MariaDB database over Veche's pool of connections. Only in workers.
      *
-     * @param string $name Name of a `[[database]]` of the configuration.
+     * @param string $name Name of the pool.
      */
     public function mysql(string $name): Mysql
     {
@@ -299,7 +299,7 @@ final class App
     /**
      * Returns a Redis database over Veche's connections. Only in workers.
      *
-     * @param string $name Name of a `[[database]]` of the configuration.
+     * @param string $name Name of the pool.
      */
     public function redis(string $name): Redis
     {

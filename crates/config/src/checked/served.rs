@@ -1,4 +1,4 @@
-//! Folders that are served, and what must not lie in them: whatever the configuration itself names.
+//! Checks that served folders contain none of the files named in the configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -9,24 +9,24 @@ use crate::identity::Jwt;
 use crate::names::Identity;
 use crate::types::{Config, Handler};
 
-/// A folder whose files are for clients.
+/// A folder whose files are served.
 pub(super) struct Served {
-    /// Where the file says so.
+    /// The position of the directive.
     pub(super) at: Option<usize>,
-    /// By which directive.
+    /// The name of the directive.
     pub(super) name: &'static str,
     pub(super) folder: PathBuf,
 }
 
-/// What the configuration names.
+/// A file or folder named in the configuration.
 struct Named<'c> {
     path: PathBuf,
     what: &'c str,
-    /// Others are made in it, so that it may not be served in part either.
+    /// Other files are created in it, so no part of it may be served either.
     is_folder: bool,
 }
 
-/// The problem of each folder with files in it that the configuration names; links are followed, as they are not where
+/// Returns a problem for each served folder that contains a referenced file. Links are followed here, though not when
 /// files are served.
 pub(super) fn problems(
     served: &[Served],

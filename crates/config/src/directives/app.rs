@@ -1,34 +1,34 @@
-//! The rows of `[[app]]`, and what a service and a route that names its script by itself take over from them.
+//! The rows of `[[app]]`, and those that services and routes with their own script share.
 
 use std::time::Duration;
 
 use super::row::{Default, Directive, Section, seconds};
 use crate::value::Kind;
 
-/// What `script` is made of.
+/// The value kind of `script`.
 pub(super) const SCRIPT: Kind = Kind::Text {
     expected: "the path of a Lua file",
 };
-/// What `memory` is made of.
+/// The value kind of `memory`.
 pub(super) const MEMORY: Kind = Kind::Size {
     min: 1 << 20,
     max: 1 << 36,
     words: &[],
 };
-/// What `cpu_budget` is made of.
+/// The value kind of `cpu_budget`.
 pub(super) const CPU_BUDGET: Kind = Kind::Duration {
     min: Duration::from_millis(1),
     max: seconds(60),
     off: false,
 };
-/// What `request_timeout` is made of.
+/// The value kind of `request_timeout`.
 pub(super) const REQUEST_TIMEOUT: Kind = Kind::Duration {
     min: Duration::from_millis(1),
     max: seconds(86_400),
     off: true,
 };
 
-/// What `files` is made of.
+/// The value kind of `files`.
 pub(super) const FILES: Kind = Kind::Text {
     expected: "a folder",
 };

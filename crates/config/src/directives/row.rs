@@ -1,4 +1,4 @@
-//! What a row of the table of directives is made of.
+//! The columns of the table of directives.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use veche_types::nearest;
 
 use crate::value::Kind;
 
-/// A table of the file.
+/// A section of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     Server,
@@ -57,7 +57,7 @@ impl Section {
         Self::Admin,
     ];
 
-    /// Its name in the file.
+    /// Returns the section's name in the file.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Server => "server",
@@ -96,7 +96,7 @@ impl Section {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
-    /// Returns the section that this name most likely stands for.
+    /// Returns the section that was probably meant by a misspelt name.
     pub(crate) fn meant_by(name: &str) -> Option<Self> {
         let near = || nearest(name, Self::ALL.map(Self::name)).and_then(Self::named);
         Self::named(name)
@@ -104,7 +104,7 @@ impl Section {
             .or_else(near)
     }
 
-    /// As written above its directives.
+    /// Returns the header as written in the file.
     pub(crate) fn header(self) -> &'static str {
         match self {
             Self::Server => "[server]",
@@ -130,7 +130,7 @@ impl Section {
         }
     }
 
-    /// Whether there may be several.
+    /// Returns whether the section may be repeated.
     pub(crate) fn repeats(self) -> bool {
         matches!(
             self,
@@ -138,7 +138,7 @@ impl Section {
         )
     }
 
-    /// What it is for.
+    /// The description of the section.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "a test writes the reference from it")
@@ -205,17 +205,17 @@ impl Section {
     }
 }
 
-/// One row.
+/// A directive.
 #[derive(Debug)]
 pub(crate) struct Directive {
     pub section: Section,
     pub name: &'static str,
     pub kind: Kind,
     pub default: Default,
-    /// Of `[[route]]`: see [`Directive::handlers`]; empty for all.
+    /// For `[[route]]`: the handlers that use it, see [`Directive::handlers`]; empty for all.
     pub handlers: &'static [&'static str],
     pub change: Change,
-    /// Markdown, one paragraph.
+    /// The description, one paragraph of Markdown.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "a test writes the reference from it")
@@ -224,7 +224,7 @@ pub(crate) struct Directive {
 }
 
 impl Directive {
-    /// Returns the handlers that it means something to; none where it means something to all.
+    /// Returns the handlers that use the directive; none if all do.
     pub(crate) fn handlers(&self) -> impl Iterator<Item = &'static str> {
         let is_meant = move |word: &str, name: &str| match word {
             EACH_PROTOCOL => protocol(name).is_some(),
@@ -235,14 +235,14 @@ impl Directive {
         all.filter(move |name| self.handlers.iter().any(|word| is_meant(word, name)))
     }
 
-    /// Whether it means something to a handler.
+    /// Returns whether a handler uses the directive.
     pub(crate) fn concerns(&self, handler: &str) -> bool {
         self.handlers.is_empty() || self.handlers().any(|one| one == handler)
     }
 }
 
 impl Section {
-    /// Makes a row of this section that a reload changes.
+    /// Makes a row of this section that takes effect at a reload.
     pub(super) const fn row(
         self,
         name: &'static str,
@@ -263,7 +263,7 @@ impl Section {
 }
 
 impl Directive {
-    /// Makes it a row that only a restart changes.
+    /// Makes it take effect at a restart only.
     pub(super) const fn at_restart(self) -> Self {
         Self {
             change: Change::Restart,
@@ -272,12 +272,12 @@ impl Directive {
     }
 }
 
-/// What counts where the file says nothing.
+/// The default of a directive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Default {
-    /// The file has to say it.
+    /// The directive is required.
     Required,
-    /// Nothing; in words, what that means.
+    /// No value; the text describes the effect.
     Unset(
         #[cfg_attr(
             not(test),
@@ -285,7 +285,7 @@ pub(crate) enum Default {
         )]
         &'static str,
     ),
-    /// This, in TOML.
+    /// A value in TOML.
     Toml(&'static str),
 }
 
@@ -296,13 +296,13 @@ pub(crate) enum Change {
     Restart,
 }
 
-/// Handlers that are no client protocols.
+/// Handlers other than client protocols.
 const OTHER_HANDLERS: [&str; 3] = ["static", "api", "lua"];
 
-/// So many client protocols stand before those in the reference.
+/// The number of client protocols listed before those in the reference.
 const BEFORE_OTHERS: usize = 2;
 
-/// The names that `handler` takes, in the order of the reference.
+/// The values of `handler` in the order of the reference.
 pub(crate) static HANDLERS: [&str; PROTOCOLS.len() + OTHER_HANDLERS.len()] = {
     let mut all = [""; PROTOCOLS.len() + OTHER_HANDLERS.len()];
     let mut next = 0;
@@ -319,27 +319,27 @@ pub(crate) static HANDLERS: [&str; PROTOCOLS.len() + OTHER_HANDLERS.len()] = {
     all
 };
 
-/// Among a directive's handlers: each client protocol.
+/// Stands for each client protocol in a directive's list of handlers.
 const EACH_PROTOCOL: &str = "each protocol";
-/// Among a directive's handlers: each client protocol that has the directive among its options.
+/// Stands for each client protocol that has the directive among its options.
 const ITS_PROTOCOLS: &str = "protocols with this option";
 
-/// Handlers that open WebSockets.
+/// Handlers that accept WebSockets.
 pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &[EACH_PROTOCOL, "api", "lua"];
-/// An application, and client protocols with this option.
+/// Applications, and client protocols with the option.
 pub(crate) const APP_HANDLERS: &[&str] = &[ITS_PROTOCOLS, "lua"];
-/// Client protocols with this option alone.
+/// Client protocols with the option.
 pub(crate) const PROTOCOL_HANDLERS: &[&str] = &[ITS_PROTOCOLS];
-/// The names that `role` takes.
+/// The values of `role`.
 pub(crate) const ROLES: &[&str] = &["public", "internal", "push"];
 
-/// What `rotate` is made of.
+/// The value kind of `rotate`.
 pub(super) const ROTATE: Kind = Kind::Size {
     min: 4 << 10,
     max: 1 << 40,
     words: &[],
 };
-/// What `keep` is made of.
+/// The value kind of `keep`.
 pub(super) const KEEP: Kind = Kind::Integer {
     min: 1,
     max: 1_000,

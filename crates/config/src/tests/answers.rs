@@ -38,7 +38,7 @@ fn what_files_are_sent_with() {
     assert_eq!(sub.headers, headers(&[("Content-Security-Policy", policy)]));
     assert_eq!(plain.headers, headers(&[]));
 
-    // What is printed says the same, nothing of it masked.
+    // The printed values are the same, without masking.
     let printed = config.effective.to_string();
     for line in [
         "precompressed = [\"gzip\", \"br\"]",
@@ -64,7 +64,7 @@ fn what_is_wrong_with_them() {
     );
     says_after_listen(
         &format!("{FILES}precompressed = [\"br\", \"gzip\", \"br\"]\n"),
-        &["7:32: precompressed: \"br\" is there twice"],
+        &["7:32: precompressed: \"br\" is listed twice"],
     );
     says_after_listen(
         &format!("{FILES}precompressed = true\nheaders = [\"X: y\"]\n"),
@@ -97,7 +97,7 @@ fn what_is_wrong_with_them() {
             "11:1: headers: \"X Y\": a header name may contain only letters, digits and !#$%&'*+-.^_`|~",
             "12:1: headers: \"X-Split\": a header value must not contain line breaks or control characters",
             "13:1: headers: \"X-Empty\": the value is empty",
-            "15:1: headers: \"x-twin\": it is there twice: upper and lower case are the same in names of headers",
+            "15:1: headers: \"x-twin\": it is listed twice: header names are case-insensitive",
         ],
     );
     let many: Vec<String> = (0..33).map(|n| format!("X-{n} = \"a\"")).collect();
@@ -114,8 +114,8 @@ fn what_is_wrong_with_them() {
     says_after_listen(
         "[[route]]\npath = \"/ws\"\nhandler = \"echo\"\nheaders = { X-A = \"a\" }\nprecompressed = [\"br\"]\n",
         &[
-            "6:1: headers: it means nothing to handler \"echo\", only to \"static\", \"lua\"",
-            "7:1: precompressed: it means nothing to handler \"echo\", only to \"static\"",
+            "6:1: headers: has no effect with handler \"echo\", only with \"static\", \"lua\"",
+            "7:1: precompressed: has no effect with handler \"echo\", only with \"static\"",
         ],
     );
 }

@@ -1,4 +1,4 @@
-//! `[history]`: where what channels remember is kept.
+//! Tests of `[history]`: where the history of channels is kept.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -90,7 +90,7 @@ fn what_comes_to_nothing_is_warned_of() {
         ),
         (
             "[history]\npath = \"kept\"\n".to_owned(),
-            "path: no [[namespace]] has history_size, so there is nothing to keep",
+            "path: no [[namespace]] has history_size, so there is no history",
         ),
     ] {
         let config = good(&format!("{LISTEN}{text}"));

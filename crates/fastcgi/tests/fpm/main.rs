@@ -5,6 +5,8 @@ mod pool;
 mod requests;
 mod support;
 
+#[path = "../../../../tests/fpm.rs"]
+mod fpm;
 #[path = "../../../../tests/now.rs"]
 mod now;
 #[path = "../../../../tests/skip.rs"]

@@ -5,8 +5,9 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use veche_fastcgi::{Client, Error, Limits};
 
+use crate::fpm::Fpm;
 use crate::now::now;
-use crate::support::{CHILDREN, Fpm, KEPT, LIMITS};
+use crate::support::{CHILDREN, KEPT, LIMITS, start};
 
 /// Asks as many at once as there are processes, each for that long.
 async fn all_busy(fpm: &Fpm, client: &Client, ms: &str) {
@@ -27,7 +28,7 @@ async fn all_busy(fpm: &Fpm, client: &Client, ms: &str) {
 
 #[tokio::test]
 async fn kept_connections_are_used_again_and_no_more_than_there_were_requests() {
-    let Some(fpm) = Fpm::start("kept", "") else {
+    let Some(fpm) = start("kept", "") else {
         return;
     };
     let client = fpm.client(KEPT);
@@ -44,7 +45,7 @@ async fn kept_connections_are_used_again_and_no_more_than_there_were_requests() 
 
 #[tokio::test]
 async fn a_kept_connection_occupies_a_process_until_its_time_is_over() {
-    let Some(fpm) = Fpm::start("occupied", "") else {
+    let Some(fpm) = start("occupied", "") else {
         return;
     };
     let limits = Limits {
@@ -71,7 +72,7 @@ async fn a_kept_connection_occupies_a_process_until_its_time_is_over() {
 
 #[tokio::test]
 async fn without_keeping_every_process_is_free_between_requests() {
-    let Some(fpm) = Fpm::start("unkept", "") else {
+    let Some(fpm) = start("unkept", "") else {
         return;
     };
     let client = fpm.client(LIMITS);
@@ -84,7 +85,7 @@ async fn without_keeping_every_process_is_free_between_requests() {
 
 #[tokio::test]
 async fn processes_that_leave_after_some_requests_cost_none() {
-    let Some(fpm) = Fpm::start("max-requests", "pm.max_requests = 3") else {
+    let Some(fpm) = start("max-requests", "pm.max_requests = 3") else {
         return;
     };
     let client = fpm.client(LIMITS);
@@ -103,7 +104,7 @@ async fn processes_that_leave_after_some_requests_cost_none() {
 
 #[tokio::test]
 async fn a_process_that_leaves_while_its_connection_is_kept_may_cost_one_request_and_no_more() {
-    let Some(fpm) = Fpm::start("max-requests-kept", "pm.max_requests = 3") else {
+    let Some(fpm) = start("max-requests-kept", "pm.max_requests = 3") else {
         return;
     };
     let client = fpm.client(KEPT);
@@ -129,7 +130,7 @@ async fn a_process_that_leaves_while_its_connection_is_kept_may_cost_one_request
 
 #[tokio::test]
 async fn a_full_backlog_is_overload() {
-    let Some(fpm) = Fpm::start("backlog", "") else {
+    let Some(fpm) = start("backlog", "") else {
         return;
     };
     let client = fpm.client(LIMITS);
@@ -164,7 +165,7 @@ async fn a_full_backlog_is_overload() {
 
 #[tokio::test]
 async fn a_request_that_is_dropped_is_aborted() {
-    let Some(fpm) = Fpm::start("dropped", "") else {
+    let Some(fpm) = start("dropped", "") else {
         return;
     };
     let client = fpm.client(KEPT);
@@ -183,7 +184,7 @@ async fn a_request_that_is_dropped_is_aborted() {
 
 #[tokio::test]
 async fn a_script_that_works_on_after_its_answer_holds_the_next_request_of_its_connection() {
-    let Some(fpm) = Fpm::start("finish", "") else {
+    let Some(fpm) = start("finish", "") else {
         return;
     };
     let client = fpm.client(KEPT);

@@ -2,11 +2,11 @@
 
 use veche_fastcgi::Error;
 
-use crate::support::{Fpm, KEPT, LIMITS, cgi};
+use crate::support::{KEPT, LIMITS, cgi, start};
 
 #[tokio::test]
 async fn bodies_travel_as_they_are() {
-    let Some(fpm) = Fpm::start("bodies", "php_admin_value[post_max_size] = 64M") else {
+    let Some(fpm) = start("bodies", "php_admin_value[post_max_size] = 64M") else {
         return;
     };
     for limits in [LIMITS, KEPT] {
@@ -24,7 +24,7 @@ async fn bodies_travel_as_they_are() {
 
 #[tokio::test]
 async fn the_script_sees_what_web_servers_say() {
-    let Some(fpm) = Fpm::start("server", "") else {
+    let Some(fpm) = start("server", "") else {
         return;
     };
     let client = fpm.client(LIMITS);
@@ -64,7 +64,7 @@ async fn the_script_sees_what_web_servers_say() {
 
 #[tokio::test]
 async fn parameters_that_fill_records_arrive() {
-    let Some(fpm) = Fpm::start("params", "") else {
+    let Some(fpm) = start("params", "") else {
         return;
     };
     let client = fpm.client(LIMITS);
@@ -96,7 +96,7 @@ async fn parameters_that_fill_records_arrive() {
 
 #[tokio::test]
 async fn a_status_and_headers_come_back() {
-    let Some(fpm) = Fpm::start("status", "") else {
+    let Some(fpm) = start("status", "") else {
         return;
     };
     let response = fpm
@@ -118,7 +118,7 @@ async fn a_status_and_headers_come_back() {
 
 #[tokio::test]
 async fn a_flood_on_stderr_stops_no_script() {
-    let Some(fpm) = Fpm::start("stderr", "") else {
+    let Some(fpm) = start("stderr", "") else {
         return;
     };
     for limits in [LIMITS, KEPT] {
@@ -143,7 +143,7 @@ async fn a_flood_on_stderr_stops_no_script() {
 
 #[tokio::test]
 async fn output_before_the_body_is_read_stops_nothing() {
-    let Some(fpm) = Fpm::start("eager", "php_admin_value[post_max_size] = 64M") else {
+    let Some(fpm) = start("eager", "php_admin_value[post_max_size] = 64M") else {
         return;
     };
     let client = fpm.client(LIMITS);
@@ -155,7 +155,7 @@ async fn output_before_the_body_is_read_stops_nothing() {
 
 #[tokio::test]
 async fn a_response_beyond_the_limit_ends_the_request() {
-    let Some(fpm) = Fpm::start("flood", "") else {
+    let Some(fpm) = start("flood", "") else {
         return;
     };
     let client = fpm.client(KEPT);
@@ -170,7 +170,7 @@ async fn a_response_beyond_the_limit_ends_the_request() {
 
 #[tokio::test]
 async fn a_script_that_is_not_there_is_said() {
-    let Some(fpm) = Fpm::start("missing", "") else {
+    let Some(fpm) = start("missing", "") else {
         return;
     };
     let params = crate::support::params(&fpm.folder.join("missing.php"), "", b"");
@@ -189,7 +189,7 @@ async fn a_script_that_is_not_there_is_said() {
 
 #[tokio::test]
 async fn a_fatal_error_is_a_status_and_a_line() {
-    let Some(fpm) = Fpm::start("fatal", "") else {
+    let Some(fpm) = start("fatal", "") else {
         return;
     };
     let response = fpm
@@ -206,7 +206,7 @@ async fn a_fatal_error_is_a_status_and_a_line() {
 
 #[tokio::test]
 async fn a_process_that_dies_fails_its_request_alone() {
-    let Some(fpm) = Fpm::start("kill", "") else {
+    let Some(fpm) = start("kill", "") else {
         return;
     };
     for limits in [LIMITS, KEPT] {

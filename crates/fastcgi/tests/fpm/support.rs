@@ -1,16 +1,14 @@
 //! A php-fpm of a test, with scripts of its own.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::time::Duration;
 
 use veche_fastcgi::{Address, Cgi, Client, Error, Limits, Params, Response};
 
+use crate::fpm::Fpm;
 use crate::skip::skip;
 
-/// Processes of the pool.
-pub(crate) const CHILDREN: usize = 2;
+pub(crate) use crate::fpm::CHILDREN;
 
 pub(crate) const LIMITS: Limits = Limits {
     idle_timeout: Duration::ZERO,
@@ -47,59 +45,22 @@ switch ($_SERVER['X_DO'] ?? '') {
 const EAGER: &str =
     "<?php echo str_repeat('y', 4 << 20); flush(); echo strlen(file_get_contents('php://input'));";
 
-pub(crate) struct Fpm {
-    process: Child,
-    pub(crate) folder: PathBuf,
+/// Starts a php-fpm whose pool has these lines too; `None` where none is installed, after a line that says so.
+pub(crate) fn start(name: &str, pool: &str) -> Option<Fpm> {
+    let fpm = Fpm::start(&format!("client-{name}"), pool);
+    match &fpm {
+        Some(fpm) => {
+            fpm.script("app.php", SCRIPT);
+            fpm.script("eager.php", EAGER);
+        }
+        None => skip("php-fpm is not installed"),
+    }
+    fpm
 }
 
 impl Fpm {
-    /// Starts a php-fpm whose pool has these lines too; `None` where none is installed, after a line that says so.
-    pub(crate) fn start(name: &str, pool: &str) -> Option<Self> {
-        let Some(binary) = binary() else {
-            skip("php-fpm is not installed");
-            return None;
-        };
-        let folder =
-            std::env::temp_dir().join(format!("veche-fastcgi-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir(&folder).expect("a folder");
-        fs::write(folder.join("app.php"), SCRIPT).expect("a script");
-        fs::write(folder.join("eager.php"), EAGER).expect("a script");
-        let shown = folder.display();
-        let user = command("id", &["-un"]);
-        let group = command("id", &["-gn"]);
-        let config = format!(
-            "[global]\ndaemonize = no\nerror_log = {shown}/fpm.log\n\
-             [www]\nlisten = {shown}/fpm.sock\nlisten.backlog = 2\npm = static\npm.max_children = {CHILDREN}\n\
-             php_admin_flag[log_errors] = on\nuser = {user}\ngroup = {group}\n{pool}\n"
-        );
-        fs::write(folder.join("fpm.conf"), config).expect("a configuration");
-        let process = Command::new(binary)
-            .args(["-R", "-n", "-F", "-y"])
-            .arg(folder.join("fpm.conf"))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("php-fpm starts");
-        let fpm = Self { process, folder };
-        let start = crate::now::now();
-        while !fpm.socket().exists() {
-            assert!(
-                start.elapsed() < Duration::from_secs(10),
-                "php-fpm does not listen: {}",
-                fpm.log()
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Some(fpm)
-    }
-
     pub(crate) fn client(&self, limits: Limits) -> Client {
         Client::new(Address::Unix(self.socket()), limits)
-    }
-
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.folder.join("fpm.sock")
     }
 
     /// Has the script do one thing.
@@ -118,18 +79,6 @@ impl Fpm {
     pub(crate) async fn text(&self, client: &Client, what: &str, body: &[u8]) -> String {
         let response = self.ask(client, what, body).await.expect(what);
         String::from_utf8(response.body).expect("text")
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(self.folder.join("fpm.log")).unwrap_or_default()
-    }
-}
-
-impl Drop for Fpm {
-    fn drop(&mut self) {
-        let _ = command("kill", &[&self.process.id().to_string()]);
-        let _ = self.process.wait();
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -152,24 +101,4 @@ pub(crate) fn cgi<'a>(script: &'a str, body: &[u8]) -> Cgi<'a> {
         local: Some("127.0.0.1:8443".parse().expect("an address")),
         is_tls: true,
     }
-}
-
-fn binary() -> Option<PathBuf> {
-    let folder = fs::read_dir("/usr/sbin").ok()?;
-    let mut found: Vec<PathBuf> = folder.flatten().map(|entry| entry.path()).collect();
-    found.retain(|path| {
-        path.file_name()
-            .and_then(|name| name.to_str())
-            .is_some_and(|name| name.starts_with("php-fpm"))
-    });
-    found.sort();
-    found.pop()
-}
-
-fn command(name: &str, arguments: &[&str]) -> String {
-    let output = Command::new(name)
-        .args(arguments)
-        .output()
-        .expect("it runs");
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }

@@ -6,7 +6,6 @@ use veche_hub::{Answer, Connected, ConnectionId, Connections};
 
 use super::Connection;
 use crate::context::census::Census;
-use crate::context::members::connection_id;
 use crate::context::shared::Shared;
 
 /// Returns the connections of this worker that are asked for. `find` knows its connections.
@@ -37,7 +36,7 @@ impl Connection {
             .iter()
             .find_map(|channel| channel.strip_prefix('#'));
         let client = match about.client {
-            "" => connection_id(shared.hub.worker(), id),
+            "" => shared.connection_id(id),
             client => client.into(),
         };
         Connected {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use veche_hub::{ChannelName, ClientInfo, ConnectionId, WorkerId};
+use veche_hub::{ChannelName, ClientInfo, ConnectionId};
 
 use crate::context::shared::Shared;
 
@@ -18,14 +18,22 @@ impl Shared {
         }
         Some(Arc::new(ClientInfo {
             user: self.hub.user_of(id).unwrap_or_default().into(),
-            client: connection_id(self.hub.worker(), id),
+            client: self.connection_id(id),
             conn_info: None,
             chan_info: None,
         }))
     }
-}
 
-/// What a connection is called that has no id by its protocol: no other one of this server process has it.
-pub(crate) fn connection_id(worker: WorkerId, id: ConnectionId) -> Box<str> {
-    format!("{}.{}.{}", worker.0, id.index, id.generation).into()
+    /// Returns the id of a connection whose protocol has none: no other connection to any node has it.
+    pub(crate) fn connection_id(&self, id: ConnectionId) -> Box<str> {
+        let worker = self.hub.worker().0;
+        let (index, generation) = (id.index, id.generation);
+        match self.ports.nodes {
+            Some(_) => {
+                let node = self.process.node();
+                format!("{node}.{worker}.{index}.{generation}").into()
+            }
+            None => format!("{worker}.{index}.{generation}").into(),
+        }
+    }
 }

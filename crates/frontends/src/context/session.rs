@@ -16,7 +16,6 @@ use veche_types::codes::CloseCode;
 use crate::context::census::About;
 use crate::context::hooks::{QuestionId, Verdict};
 use crate::context::identity::{Finding, Lease};
-use crate::context::members::connection_id;
 use crate::context::pace::{Pace, Paced};
 use crate::context::relay::Relay;
 use crate::context::route::Route;
@@ -148,7 +147,7 @@ pub(crate) trait Session {
 
     /// Whether an instruction of a back end means this session: by default, if it has the name that back ends see.
     fn is_meant(&self, instruction: &Instruction, id: ConnectionId, shared: &Shared) -> bool {
-        let name = || connection_id(shared.hub.worker(), id);
+        let name = || shared.connection_id(id);
         instruction.session.is_none() && instruction.means(&name())
     }
 

@@ -275,11 +275,7 @@ impl Shared {
     /// A session is closed, since its client says more than its route allows.
     pub(crate) fn count_outpaced(&mut self, session: ConnectionId) {
         self.stats.outpaced.add(1);
-        self.note(
-            session,
-            NoteLevel::Info,
-            "closed: rate limit exceeded",
-        );
+        self.note(session, NoteLevel::Info, "closed: rate limit exceeded");
     }
 
     /// Notes something for the log. What one place in the code notes is of one kind, and each kind has a limit of its

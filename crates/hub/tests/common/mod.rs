@@ -1,4 +1,4 @@
-//! Names and sessions, in short.
+//! Short constructors of names and sessions.
 
 use veche_hub::{
     Answer, ChannelName, ConnectionId, Engine, Hub, Outcome, Outlet, SubscribeError,
@@ -9,7 +9,7 @@ pub(crate) fn name(channel: &str) -> ChannelName<'_> {
     ChannelName::new(channel).expect("a valid name")
 }
 
-/// The first with this index.
+/// The first session with this index.
 pub(crate) fn session(index: u32) -> ConnectionId {
     ConnectionId {
         index,

@@ -1,4 +1,4 @@
-//! A hub on some engine, with an outlet that records.
+//! A hub on any engine, with a recording outlet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,15 +75,15 @@ impl Outlet for Desk {
     }
 }
 
-/// An engine whose world the test drives.
+/// An engine whose environment the test drives.
 pub(crate) trait Driven: Engine + Sized {
-    /// Whether it knows how many subscribers a publication has on all nodes.
+    /// Whether it knows the number of subscribers on all nodes.
     const KNOWS_SUBSCRIBERS: bool;
 
-    /// Has something arrive. False if nothing is on its way.
+    /// Delivers something to the engine. Returns `false` if nothing is in flight.
     fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool;
 
-    /// Has the store outside this process lose all members, where there is one.
+    /// Makes the external store, if any, lose all members.
     fn forget_members(&mut self) {}
 }
 
@@ -102,7 +102,7 @@ impl Driven for NodeEngine {
 pub(crate) struct Bench<E> {
     pub(crate) hub: Hub<E>,
     pub(crate) desk: Desk,
-    /// Answers to publications so far.
+    /// Replies to publications so far.
     pub(crate) published: Vec<Published>,
     pub(crate) failed: usize,
     page: Option<Page>,
@@ -211,7 +211,7 @@ impl<E: Driven> Bench<E> {
         self.joined.take().expect("it is answered")
     }
 
-    /// Subscribes a member to a channel that does not remember.
+    /// Subscribes a member to a channel without history.
     pub(crate) fn enter(&mut self, index: u32, user: &str) {
         let joining = SubscribeOptions {
             client: Some(client(index, user)),
@@ -229,7 +229,7 @@ impl<E: Driven> Bench<E> {
         self.hub.set_history(Arc::new(namespaces), usize::MAX);
     }
 
-    /// Time passes.
+    /// Advances the clock.
     pub(crate) fn pass(&mut self, mono_ms: u64) {
         let wall_ms = mono_ms;
         self.hub.set_now(Now { mono_ms, wall_ms });
@@ -246,7 +246,7 @@ impl<E: Driven> Bench<E> {
         self.settle();
     }
 
-    /// Who is in the room, and how many clients and users are.
+    /// Returns the members of the room, and the numbers of clients and users.
     pub(crate) fn presence(&mut self) -> (Vec<String>, (u32, u32)) {
         for question in [Question::Presence, Question::PresenceStats] {
             let asker = (session(100), Ticket(3));

@@ -1,5 +1,5 @@
-//! What the contract of engines promises (`src/engine.rs`), on the memory engine, with and without a log, and on one whose
-//! offsets are sparse and whose feed is lossy and out of order; also where joins, follows and members are answered later.
+//! The contract of engines (`src/engine.rs`) on the memory engine, with and without a log, and on one with sparse
+//! offsets and a lossy, unordered feed, also with deferred joins, follows and members.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -50,7 +50,8 @@ fn late(is_lossy: bool, broken: Broken) -> Bench<Unruly> {
     bench
 }
 
-/// Each clause on each engine; where `$broken` says so, an engine that breaks the clause fails its test with these words.
+/// Each clause on each engine; where `$broken` says so, an engine that breaks the clause fails its test with this
+/// message.
 macro_rules! clauses {
     ($($clause:ident $(breaks $broken:ident with $words:literal)?),* $(,)?) => {
         mod memory {

@@ -1,4 +1,4 @@
-//! Joins and leaves: the limits of waiting and of one turn, and the room released by announcements without subscribers.
+//! Joins and leaves: limits of the queue and of one turn, and room released by items without subscribers.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A hub with an outlet that records mail, deliveries and answers.
+//! A hub with an outlet that records messages, deliveries and replies.
 
 use std::sync::Arc;
 
@@ -41,10 +41,10 @@ pub(crate) struct Given {
 /// The recording outlet.
 #[derive(Default)]
 pub(crate) struct Desk {
-    /// Data mails that each worker accepts.
+    /// Data messages that each worker accepts.
     pub(crate) credits: [usize; 4],
     pub(crate) sent: Vec<(WorkerId, Mail)>,
-    /// Sent publications, as words.
+    /// Sent publications as text.
     pub(crate) delivered: Vec<String>,
     pub(crate) done: Vec<(WorkerId, Class)>,
     pub(crate) given: Vec<Given>,
@@ -116,8 +116,8 @@ pub(crate) fn remembering(recovery: Recovery) -> Option<History> {
     })
 }
 
-/// `kept` and `news` have history, `latest` recovers the latest publication, `room` has presence and announcements, `hall`
-/// too with a delay; `news` has a wildcard.
+/// `kept` and `news` have history, `latest` recovers the latest publication, `room` has presence, joins and leaves,
+/// `hall` too with a delay; `news` has a wildcard.
 pub(crate) fn namespaces() -> Namespaces {
     let mut all = Namespaces::with_wildcards(Wildcards::new(["news"]));
     let kept = Namespace {
@@ -202,7 +202,7 @@ impl Node {
         self.hub.home_of(name(channel)) == HOME
     }
 
-    /// Names of channels with their home here.
+    /// Names of channels homed here.
     pub(crate) fn names<const COUNT: usize>(&self, namespace: &str) -> [String; COUNT] {
         let all = (0..).map(|number| format!("{namespace}:{number}"));
         let mut own = all.filter(|channel| self.is_home_of(channel));
@@ -266,7 +266,7 @@ impl Node {
         self.hub.close(session, &mut self.desk);
     }
 
-    /// The subscribe mail of a session of another worker.
+    /// Returns the subscribe message of a session on another worker.
     pub(crate) fn request_from(
         &self,
         worker: WorkerId,

@@ -1,4 +1,4 @@
-//! Users: connections, instructions, last seen.
+//! Users: connections, commands, last seen.
 
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ fn an_instruction_reaches_and_counts_all_connections_of_a_user() {
     node.desk.sent.clear();
     let from = Some((session(9), Ticket(9)));
     let outcome = node.hub.instruct(from, &user, begone(), &mut node.desk);
-    // Three workers, and each has to tell the homes of whatever its sessions were subscribed to.
+    // Three workers, and each has to tell the homes of all channels to which its sessions were subscribed.
     let instructed = Instructed {
         connections: 4,
         open: 3 * 4,
@@ -116,7 +116,7 @@ fn an_instruction_reaches_and_counts_all_connections_of_a_user() {
     assert_eq!(here, [session(0), session(1)]);
     assert_eq!(node.hub.sessions_of_user("").count(), 0);
 
-    // A remote home is told by mail.
+    // A remote home is notified by a message.
     node.desk.sent.clear();
     let outcome = node.hub.instruct(from, &away, begone(), &mut node.desk);
     assert_eq!(outcome, Ok(Outcome::Pending));
@@ -177,7 +177,7 @@ fn a_caller_is_answered_by_the_homes_concerned_behind_all_that_sessions_have_cha
         assert!(node.desk.sent.iter().all(all_settle));
         assert_eq!(node.desk.sent.len(), mails as usize);
     }
-    // As home of a channel, for a caller elsewhere.
+    // As home of a channel, for a remote caller.
     node.desk.sent.clear();
     let caller = Caller {
         worker: FAR,

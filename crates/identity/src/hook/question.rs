@@ -1,4 +1,4 @@
-//! What the back end is told of a request, and what its answer says.
+//! Encodes the identity hook's request and parses its response.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use veche_webhooks::{Answer, Ending, HOOK, Object};
 
 use crate::cache::Digest;
 
-/// In this header, or in a JSON body as `user`, the back end says who it is.
+/// The response header with the user; a JSON body may contain `user` instead.
 pub(super) const USER_HEADER: &str = "x-veche-user";
 
-/// In this header, or in a JSON body as `expire_at`, the back end says until when, in seconds since 1970.
+/// The response header with the expiry in seconds since 1970; a JSON body may contain `expire_at` instead.
 const EXPIRE_HEADER: &str = "x-veche-expire-at";
 
-/// An answer is never kept for longer, whatever it says.
+/// The longest time that a response is cached, whatever it says.
 const KEPT_MAX: Duration = Duration::from_secs(3600);
 
-/// The headers of the question: those of the client that are `chosen`, and what it wanted.
+/// Returns the headers of the request: the selected ones of the client, and the original method and URI.
 pub(super) fn passed_on(question: &Question<'_>, chosen: &[String]) -> Vec<(String, Vec<u8>)> {
     let head = question.head;
     let mut passed = Vec::new();
@@ -44,7 +44,7 @@ pub(super) fn passed_on(question: &Question<'_>, chosen: &[String]) -> Vec<(Stri
     passed
 }
 
-/// The path that the request was routed by, so that the back end judges no other spelling of it, and the query.
+/// Returns the normalised path that was routed, so that the back end sees the same path, and the query.
 fn asked_for(head: &Head<'_>) -> String {
     let path = encoded_path(&head.path);
     match head.query {
@@ -53,7 +53,7 @@ fn asked_for(head: &Head<'_>) -> String {
     }
 }
 
-/// By which an answer is kept. Lengths are part of it, so that nothing can be moved from one header to the next.
+/// Returns the cache key. Lengths are included, so that no part can move from one header to the next.
 pub(super) fn digest(passed: &[(String, Vec<u8>)]) -> Digest {
     let mut digest = Sha256::new();
     for (name, value) in passed {
@@ -65,19 +65,20 @@ pub(super) fn digest(passed: &[(String, Vec<u8>)]) -> Digest {
     digest.finalize().into()
 }
 
-/// What an answer says.
+/// A parsed response.
 pub(super) struct Said {
     pub(super) finding: Finding,
-    /// How long it may be kept; `None`: for this once.
+    /// How long it may be cached; `None`: not at all.
     pub(super) kept: Option<Duration>,
-    /// What it says about the back end; `None`: nothing.
+    /// The outcome for the circuit breaker; `None`: none.
     pub(super) ending: Option<Ending>,
-    /// For the log, where something is wrong.
+    /// A description of a problem, for the log.
     pub(super) trouble: Option<String>,
 }
 
 impl Said {
-    /// How long it may be kept at that time, in milliseconds since 1970: never for longer than it holds.
+    /// Returns how long the response may be cached at that time, in milliseconds since 1970: never longer than it is
+    /// valid.
     pub(super) fn kept_for(&self, now_ms: u64) -> Option<Duration> {
         let until_s = match &self.finding {
             Finding::Named(word) => word.until_s,
@@ -91,7 +92,7 @@ impl Said {
     }
 }
 
-/// Reads an answer; `cache_time` is for those that name a user and say nothing of how long that holds.
+/// Parses a response; `cache_time` applies to those that name a user without a lifetime.
 pub(super) fn read(answer: Result<Answer, Fault>, cache_time: Option<Duration>) -> Said {
     let failed = |ending, trouble: String| Said {
         finding: Finding::Unknown(Unknown::NoAnswer),
@@ -152,13 +153,13 @@ fn word(answer: &Answer) -> Result<Word, String> {
     }
     Ok(Word {
         user,
-        // 0 is no time.
+        // 0 means no expiry.
         until_s: Some(until_s).filter(|until_s| *until_s > 0),
         ..Word::default()
     })
 }
 
-/// `expire_at` of a body beside the header that names the user: 0 where the body is no JSON object or has none.
+/// Returns `expire_at` of a body that accompanies the user header; 0 if the body is no JSON object or has none.
 fn end_beside(body: &[u8]) -> Result<u64, String> {
     #[derive(Deserialize)]
     struct Timed {
@@ -173,7 +174,7 @@ fn end_beside(body: &[u8]) -> Result<u64, String> {
         .map_err(|error| error.to_string())
 }
 
-/// RFC 9111, section 5.2.2, as far as it matters to the only one who asks.
+/// Returns the lifetime from `Cache-Control` (RFC 9111, section 5.2.2), as far as it applies to a private cache.
 fn kept_for(header: Option<&str>, otherwise: Option<Duration>) -> Option<Duration> {
     let Some(header) = header else {
         return otherwise;

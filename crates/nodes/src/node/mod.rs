@@ -142,6 +142,8 @@ pub struct Node {
     next_ticket: u64,
     is_linked: bool,
     is_current: bool,
+    is_leaving: bool,
+    has_left: bool,
     /// The time up to which commands of others were seen.
     current_until_ms: u64,
     announce_at_ms: u64,
@@ -170,6 +172,8 @@ impl Node {
             next_ticket: 0,
             is_linked: false,
             is_current: false,
+            is_leaving: false,
+            has_left: false,
             current_until_ms: now_ms,
             announce_at_ms: now_ms,
             heard_self_ms: now_ms,
@@ -221,7 +225,7 @@ impl Node {
     pub fn announce(&mut self, announcement: Announcement) {
         self.own = announcement;
         self.announce_at_ms = self.now_ms + LEASE_RENEWAL_MS;
-        if !self.is_current {
+        if !self.is_current || self.is_leaving {
             return;
         }
         if let Some(bytes) = self.announcement() {
@@ -234,8 +238,15 @@ impl Node {
 
     /// Ends the lease: other nodes no longer wait for this one.
     pub fn leave(&mut self) {
+        self.is_leaving = true;
         self.send(None, Message::Leave, 0);
         self.order(Order::Leave);
+    }
+
+    /// Returns whether the message that this node leaves has been sent to all.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.has_left
     }
 
     /// Stores a block for nodes that start later, or removes the one that it ends.
@@ -424,6 +435,7 @@ impl Node {
                 self.peers.renew_all(self.now_ms);
             }
             self.heard_self_ms = self.now_ms;
+            self.has_left |= envelope.message == Message::Leave;
             return;
         }
         match envelope.message {

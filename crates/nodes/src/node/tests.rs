@@ -412,7 +412,10 @@ fn the_deadline_ends_the_waiting_and_a_later_answer_is_ignored() {
 fn a_node_that_leaves_or_dies_is_not_waited_for() {
     let mut cluster = Cluster::of(3);
     cluster.nodes[2].node.leave();
+    assert!(!cluster.nodes[2].node.has_left());
     cluster.run();
+    assert!(cluster.nodes[2].node.has_left());
+    cluster.pass(2 * LEASE_RENEWAL_MS);
     cluster.nodes[2].is_cut = true;
     assert_eq!(cluster.known(0), HashSet::from([id(1)]));
     // Dies without a word.

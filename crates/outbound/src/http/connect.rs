@@ -1,4 +1,4 @@
-//! Making a connection: the name, the socket, TLS, and the task that drives it.
+//! Establishes a connection: resolution, the socket, TLS, and the task that drives it.
 
 use std::error::Error as _;
 use std::io;
@@ -24,17 +24,17 @@ use super::pool::{Link, Place};
 use super::{Client, fault};
 use crate::metrics::Connected;
 
-/// The next address of a host is tried when one has not answered so long (RFC 8305, section 5).
+/// The delay after which the next address of a host is tried (RFC 8305, section 5).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
-/// Bytes of an answer's head; as much of a body is read at once.
+/// The longest response head, and the read size of bodies, in bytes.
 const HEAD_BYTES_MAX: usize = 128 << 10;
 
 impl Client {
-    /// A new connection.
+    /// Establishes a connection.
     pub(super) async fn connect(self: &Arc<Self>, place: &Place) -> Result<Link, Fault> {
         let stream = dial(place).await?;
-        // Requests go out in one piece.
+        // Requests are sent in one write.
         let _ = stream.set_nodelay(true);
         let connected = self.figures.connected();
         if !place.is_tls {
@@ -54,7 +54,7 @@ impl Client {
         drive(TokioIo::new(stream), connected).await
     }
 
-    /// Reads files where they may take their time.
+    /// Reads files on a thread that may block.
     async fn trust(&self, believe: Believe) -> Result<veche_tls::Trust, String> {
         if let Some(known) = self.trusts.known(&believe) {
             return Ok(known);
@@ -76,7 +76,7 @@ fn believe(trust: &Trust) -> Believe {
 }
 
 impl Place {
-    /// As people read it.
+    /// Formats the target for people.
     pub(super) fn shown(&self) -> String {
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
@@ -85,7 +85,7 @@ impl Place {
     }
 }
 
-/// A socket to the first address that answers.
+/// Connects a socket to the first address that responds.
 async fn dial(place: &Place) -> Result<TcpStream, Fault> {
     let unreachable = |why: &dyn std::fmt::Display| {
         let words = format!("cannot connect to {}: {why}", place.shown());
@@ -110,7 +110,7 @@ async fn dial(place: &Place) -> Result<TcpStream, Fault> {
     }
 }
 
-/// Speaks HTTP/1.1 over it, in a task of its own that ends with the connection.
+/// Runs HTTP/1.1 on a stream, in a task that ends with the connection.
 async fn drive<T>(stream: T, connected: Connected) -> Result<Link, Fault>
 where
     T: Read + Write + Unpin + Send + 'static,
@@ -121,7 +121,7 @@ where
     let (sender, connection): (SendRequest<Full<Bytes>>, _) =
         handshake.map_err(|error| fault(FaultKind::Broken, words(&error)))?;
     let task = tokio::spawn(async move {
-        // Whoever waits for an answer is told what has happened.
+        // The waiting request reports the error.
         let _ = connection.await;
         drop(connected);
     });
@@ -131,13 +131,13 @@ where
     })
 }
 
-/// The system's error behind one of HTTP.
+/// Returns the system error behind an HTTP error.
 pub(super) fn io_kind(error: &hyper::Error) -> Option<io::ErrorKind> {
     let cause = error.source()?.downcast_ref::<io::Error>()?;
     Some(cause.kind())
 }
 
-/// What an error says, and what is behind it.
+/// Formats an error and its causes.
 pub(super) fn words(error: &hyper::Error) -> String {
     let mut words = error.to_string();
     let mut cause = error.source();

@@ -1,7 +1,7 @@
-//! The HTTP client: a call is a request, the redirects that follow, and the answer.
+//! The HTTP client: a call is a request, the redirects that follow, and the response.
 //!
-//! HTTP/1.1 is hyper's; connections, their limits and what is asked again are [`pool`]'s and [`exchange`]'s. Why so:
-//! docs/decisions/08-http-client.md.
+//! HTTP/1.1 is implemented by hyper; connections and their limits are in [`pool`], retries in [`exchange`]. The reasons
+//! are in docs/decisions/08-http-client.md.
 
 mod body;
 mod connect;
@@ -29,7 +29,7 @@ use exchange::Hop;
 use pool::{Place, Pool};
 use progress::{Phase, Progress};
 
-/// What all requests share.
+/// The state shared by all requests.
 #[derive(Debug)]
 pub(crate) struct Client {
     pool: Arc<Pool>,
@@ -69,7 +69,7 @@ impl Client {
         }
     }
 
-    /// Asks, and asks elsewhere as long as it is told to.
+    /// Sends the request and follows redirects.
     async fn follow(self: &Arc<Self>, fetch: &Fetch, progress: &Progress) -> Outcome {
         let mut hop = first(fetch)?;
         let inflates = !hop.headers.contains_key(ACCEPT_ENCODING);
@@ -101,7 +101,7 @@ impl Client {
                 continue;
             }
             if is_gzip {
-                // They are about what has come, not about what a script gets.
+                // These describe the encoded body, not the one that scripts get.
                 head.headers.remove(CONTENT_ENCODING);
                 head.headers.remove(CONTENT_LENGTH);
             }
@@ -130,7 +130,7 @@ fn is_gzip(value: &HeaderValue) -> bool {
     value.eq_ignore_ascii_case(b"gzip") || value.eq_ignore_ascii_case(b"x-gzip")
 }
 
-/// The request as it was asked for.
+/// Returns the first request of a call.
 fn first(fetch: &Fetch) -> Result<Hop, Fault> {
     let invalid = |what: &str| fault(FaultKind::Invalid, what);
     let method = Method::from_bytes(fetch.method.as_bytes());
@@ -159,7 +159,7 @@ fn first(fetch: &Fetch) -> Result<Hop, Fault> {
     })
 }
 
-/// Where the connection for a URL goes to.
+/// Returns the connection target of a URL.
 fn place(fetch: &Fetch, url: &Url) -> Result<Place, Fault> {
     let invalid = |why: &str| {
         fault(
@@ -195,7 +195,7 @@ fn fault(kind: FaultKind, words: impl std::fmt::Display) -> Fault {
     Fault::new(kind, format!("http: {words}"))
 }
 
-/// A time as people read it.
+/// Formats a duration for people.
 fn shown(time: Duration) -> String {
     format!("{} s", time.as_secs_f64())
 }

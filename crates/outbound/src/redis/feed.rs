@@ -1,4 +1,4 @@
-//! Subscriptions: a connection of their own, and a queue of what has come and nobody has received.
+//! Subscriptions: a separate connection, and a queue of received messages.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,19 +19,19 @@ use super::link::Dialer;
 use super::values::fault;
 use crate::metrics::{Connected, Figures};
 
-/// Bytes of messages that nobody has received yet.
+/// The most queued bytes of messages.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
 
-/// What the lease of a subscription is on.
+/// A subscription, held by a lease.
 pub(super) struct Subscription {
     queue: Arc<Queue>,
-    /// Whoever receives holds it, so that messages go to those who asked first.
+    /// Held while receiving, so that messages are delivered in order of requests.
     turn: tokio::sync::Mutex<()>,
-    /// Keeps it connected, however long nobody receives.
+    /// Keeps it connected even while nothing is received.
     keeper: JoinHandle<()>,
 }
 
-/// How a subscription's connections come about.
+/// Establishes a subscription's connections.
 struct Source {
     dialer: Dialer,
     connect_timeout: Duration,
@@ -40,16 +40,16 @@ struct Source {
     are_patterns: bool,
 }
 
-/// One connection.
+/// One connection of a subscription.
 struct Feed {
-    /// It is no more.
+    /// Signals its loss.
     lost: Arc<Notify>,
-    /// Closed with it.
+    /// Dropped with it.
     _connection: MultiplexedConnection,
     _connected: Connected,
 }
 
-/// What has come.
+/// Received messages.
 struct Queue {
     most: usize,
     come: Mutex<Come>,
@@ -61,13 +61,13 @@ struct Come {
     items: VecDeque<Item>,
     messages: usize,
     bytes: usize,
-    /// Messages for which there was no room.
+    /// The number of messages dropped for lack of room.
     dropped: u64,
 }
 
 enum Item {
     Message(Message),
-    /// What is published there is missed, and why.
+    /// Messages may have been missed, for this reason.
     Gap(Fault),
 }
 
@@ -113,8 +113,8 @@ impl Subscription {
         })
     }
 
-    /// The next message; `None` if none has come in that time. A loss is told once, and so is each attempt that fails
-    /// while somebody waits. Nothing of the subscription depends on whether anybody does.
+    /// Returns the next message; `None` if none arrives in time. A lost connection is reported once, and so is each
+    /// failed attempt during a wait. The subscription itself does not depend on waits.
     pub(super) async fn receive(&self, within: Option<Duration>) -> Result<Option<Message>, Fault> {
         let next = async {
             let _turn = self.turn.lock().await;
@@ -128,7 +128,7 @@ impl Subscription {
 }
 
 impl Source {
-    /// Connects again whenever the connection is lost.
+    /// Reconnects whenever the connection is lost.
     async fn keep(self, mut feed: Feed, queue: Arc<Queue>) {
         let [first, longest] = PAUSES;
         loop {
@@ -196,7 +196,7 @@ impl Queue {
         self.news.notify_one();
     }
 
-    /// There is a gap behind what has come. Of several without a message between them the latest is told.
+    /// Records a gap after the received messages. Of several without a message in between the latest is reported.
     fn tell(&self, fault: Fault) {
         let items = &mut self.come.lock().items;
         match items.back_mut() {
@@ -206,7 +206,7 @@ impl Queue {
         self.news.notify_one();
     }
 
-    /// What has come comes first, what was dropped behind it.
+    /// Returns received messages first, then reports dropped ones.
     async fn next(&self) -> Result<Message, Fault> {
         loop {
             {
@@ -233,7 +233,7 @@ impl Queue {
     }
 }
 
-/// Of the pattern if it came by one, the channel and the data.
+/// Converts a push to a message with its pattern, channel and data.
 fn message(push: PushInfo) -> Option<Message> {
     let mut parts = push.data.into_iter().map(|part| match part {
         Value::BulkString(bytes) => Some(bytes),

@@ -1,8 +1,10 @@
-//! The contract's serialised form, for handlers that run in processes of their own: `docs/reference/runtime-protocol.md` is its specification.
+//! The serialised form of the contract, for handlers in separate processes; `docs/reference/runtime-protocol.md` is its
+//! specification.
 //!
-//! A stream of [frames](Frame) each way. Bytes come in by [`Decoder`], what a worker's frames mean by [`FromWorker`], and a
-//! [`Carrier`] makes [effects](crate::Effects) of it; [`Outgoing`] makes a frame's head of an [event](crate::Event), and
-//! [`encode`] writes it. Nothing here does I/O, and nothing that a worker sends panics.
+//! A stream of [frames](Frame) in each direction. [`Decoder`] splits the received bytes into frames, [`FromWorker`]
+//! parses a worker's frames, and [`Carrier`] converts them to [effects](crate::Effects); [`Outgoing`] makes
+//! the head of a frame from an [event](crate::Event), and [`encode`] writes it. Nothing here does I/O, and no input
+//! from a worker causes a panic.
 
 mod carry;
 mod frame;
@@ -24,8 +26,8 @@ pub use hello::Offer;
 pub use outside::{Outside, Pools};
 pub use to_worker::{Known, Outgoing, ToWorker, part};
 
-/// The version of the protocol that this code speaks.
+/// The version of the protocol that this code implements.
 pub const VERSION: u32 = 1;
 
-/// The codec of heads that every worker has.
+/// The codec of heads that every worker supports.
 pub const CODEC: &str = "json";

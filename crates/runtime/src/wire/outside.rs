@@ -76,7 +76,7 @@ impl<'a> Outside<'a> {
     pub fn call(self, pools: &impl Pools) -> Result<Call, Fault> {
         let invalid = |words: String| Fault::new(FaultKind::Invalid, words);
         let unknown =
-            |name: &str| invalid(format!("there is no [[database]] {name:?} of this kind"));
+            |name: &str| invalid(format!("there is no pool {name:?} of this kind"));
         match self {
             Self::Http(fetch) => Ok(Call::Http(Http::Fetch(fetch))),
             Self::Mysql {

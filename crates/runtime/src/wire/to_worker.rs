@@ -1,4 +1,4 @@
-//! Frames to a worker: their heads made of the contract's events and answers, and read again by the other side.
+//! Encodes frames to a worker process from events and answers, and decodes them for the other side.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -18,14 +18,14 @@ use super::part::Parts;
 use crate::hooks::{Data, Hook, HookRequest};
 use crate::{Answer, Attribute, Attributes, Event, Request};
 
-/// What a runtime knows of an event's connection beside the event.
+/// Information about an event's connection that the runtime adds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known<'a> {
-    /// The worker that has the connection.
+    /// The worker thread that owns the connection.
     pub worker: u16,
-    /// The user, where it is known.
+    /// The user, if known.
     pub user: Option<&'a str>,
-    /// What the application has kept of it.
+    /// The attributes that the application has set.
     pub attributes: Option<&'a Attributes>,
 }
 
@@ -34,12 +34,12 @@ pub struct Known<'a> {
 pub struct Outgoing<'a> {
     /// The head of the frame.
     pub head: EventHead<'a>,
-    /// What the payload is made of.
+    /// The parts of the payload.
     pub parts: Vec<&'a [u8]>,
 }
 
 impl<'a> Outgoing<'a> {
-    /// Returns an event in the words of the protocol; `None` for one that workers are not told.
+    /// Encodes an event; `None` for one that worker processes don't receive.
     #[must_use]
     pub fn of(event: &'a Event<'a>, id: u64, known: Known<'a>) -> Option<Self> {
         let mut head = EventHead::new(id, EventName::Message);
@@ -95,7 +95,7 @@ impl<'a> Outgoing<'a> {
                 .collect();
         }
         if parts.len() > 1 {
-            // Each was taken, and all of one message: their lengths are far below this.
+            // All parts belong to one accepted message, so their lengths are far below 32 bits.
             let lengths = parts.iter().map(|part| u32::try_from(part.len()));
             head.parts = lengths.map(|length| length.unwrap_or(u32::MAX)).collect();
         }
@@ -104,7 +104,7 @@ impl<'a> Outgoing<'a> {
 }
 
 impl EventHead<'_> {
-    /// Returns the head of an event that is about nothing.
+    /// Returns the head of an event without further fields.
     #[must_use]
     pub fn new(id: u64, event: EventName) -> Self {
         Self {
@@ -238,11 +238,11 @@ impl From<AttributeValue> for Attribute {
     }
 }
 
-/// The whole numbers below it are all there among 64-bit floats.
+/// Integers below this are exact in 64-bit floats.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
 impl<'a> ResultHead<'a> {
-    /// Returns the result of a call that has nothing to say.
+    /// Returns the result of a call without a value.
     #[must_use]
     pub fn new(id: u64) -> Self {
         Self {
@@ -267,7 +267,7 @@ impl<'a> ResultHead<'a> {
         }
     }
 
-    /// Returns the result of a call that has failed.
+    /// Returns the result of a failed call.
     #[must_use]
     pub fn failed(id: u64, fault: &'a Fault) -> Self {
         let kind = fault.kind.name().into();
@@ -278,7 +278,7 @@ impl<'a> ResultHead<'a> {
         }
     }
 
-    /// Returns how an open connection is.
+    /// Returns the state of an open connection.
     #[must_use]
     pub fn connection(id: u64, known: Known<'a>, request: &'a Request) -> Self {
         let attributes = known.attributes.into_iter().flat_map(Attributes::iter);
@@ -293,7 +293,7 @@ impl<'a> ResultHead<'a> {
         }
     }
 
-    /// Returns what has come of a call, and the payload.
+    /// Returns the outcome of a call, and the payload.
     #[must_use]
     pub fn of_outcome(id: u64, outcome: &'a Outcome) -> (Self, Cow<'a, [u8]>) {
         let mut head = Self::new(id);
@@ -326,7 +326,7 @@ impl<'a> ResultHead<'a> {
         let mut head = Self::new(id);
         match answer {
             Answer::Done => {}
-            // As long as it likes.
+            // The token does not expire.
             Answer::Number(number) if number.is_infinite() => {}
             Answer::Number(number) => head.expires_in = Some(*number as u64),
             Answer::No(words) | Answer::Failed(words) => {
@@ -346,23 +346,23 @@ impl<'a> ResultHead<'a> {
     reason = "an event is the usual frame, and is not stored"
 )]
 pub enum ToWorker<'a> {
-    /// The worker may begin.
+    /// The worker process may start.
     Welcome(WelcomeHead<'a>),
-    /// The worker may not begin.
+    /// The worker process is rejected.
     Refuse(RefuseHead<'a>),
-    /// Something has happened that the worker handles.
+    /// An event to be handled.
     Event(EventHead<'a>),
-    /// What has come of a call, and its payload.
+    /// The result of a call, with its payload.
     Result(ResultHead<'a>, &'a [u8]),
-    /// The answer to this event is not wanted any more.
+    /// The answer to this event is no longer needed.
     Cancel(u64),
 }
 
 impl<'a> ToWorker<'a> {
-    /// Reads a frame from Veche.
+    /// Decodes a frame from Veche.
     ///
     /// # Errors
-    /// The frame is malformed, so its sender is not Veche.
+    /// The frame is malformed, so the sender is not Veche.
     pub fn read(frame: Frame<'a>) -> Result<Self, Malformed> {
         let envelope: Envelope = json(frame)?;
         Ok(match envelope.kind {
@@ -385,10 +385,10 @@ impl<'a> ToWorker<'a> {
     }
 }
 
-/// Returns a part of an event's payload, as the worker reads it.
+/// Returns a part of an event's payload, for the worker side.
 ///
 /// # Errors
-/// There is no such part.
+/// The part doesn't exist.
 pub fn part<'a>(head: &EventHead<'_>, payload: &'a [u8], number: u32) -> Result<&'a [u8], String> {
     Parts::new(payload, &head.parts)?.get(number)
 }

@@ -1,31 +1,31 @@
-//! Questions that a script decides on: each is ruled once.
+//! Hook requests that a script decides; each gets one response.
 
 use super::Desk;
 use veche_runtime::Effect;
 use veche_runtime::hooks::{Data, Hook, HookRequest, HookResponse};
 
-/// One that is not decided.
+/// An undecided request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
     pub(crate) hook: Hook,
-    /// What came with it is bytes.
+    /// The request's data is binary.
     pub(crate) is_binary: bool,
 }
 
 impl Desk {
-    /// From now on a ruling is owed.
+    /// Registers a request that needs a response.
     pub(crate) fn open_question(&self, number: u64, asked: &HookRequest<'_>) {
         let (hook, is_binary) = (asked.hook, is_binary(asked));
         let open = Open { hook, is_binary };
         self.questions.borrow_mut().insert(number, open);
     }
 
-    /// One that is not decided; `None` if it is.
+    /// Returns a request that is undecided.
     pub(crate) fn question(&self, number: u64) -> Option<Open> {
         self.questions.borrow().get(&number).copied()
     }
 
-    /// Decides, unless it was done before.
+    /// Sets the response, unless the request is already decided.
     pub(crate) fn rule(&self, question: u64, ruling: HookResponse) {
         if self.questions.borrow_mut().remove(&question).is_some() {
             self.effect(Effect::Hook {
@@ -35,12 +35,12 @@ impl Desk {
         }
     }
 
-    /// Somebody else decides.
+    /// Removes a request that is decided elsewhere.
     pub(crate) fn forget_question(&self, question: u64) {
         self.questions.borrow_mut().remove(&question);
     }
 
-    /// Nobody will decide on what is open.
+    /// Fails all open requests.
     pub(crate) fn give_up_questions(&self) {
         for (question, _) in self.questions.take() {
             let ruling = HookResponse::Failed;
@@ -52,7 +52,7 @@ impl Desk {
     }
 }
 
-/// Whether what the client sends is bytes.
+/// Returns whether the client's data is binary.
 pub(crate) fn is_binary(asked: &HookRequest<'_>) -> bool {
     matches!(asked.data, Some(Data::Binary(_)))
 }

@@ -1,4 +1,4 @@
-//! `veche.redis`: commands for Redis, and its replies as values. Waiting is `lua/redis.lua`'s.
+//! `veche.redis`: Redis commands, and their replies as values. `lua/redis.lua` does the waiting.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,22 +23,22 @@ const KIND: Kind = Kind {
     options: &["pool", "pool_name", "wait_timeout", "idle_timeout", "queue"],
 };
 
-/// Different servers of one VM.
+/// The most servers of one VM.
 const KEYSPACES_MAX: usize = 256;
 
-/// Bytes of one call's commands.
+/// Limit of one call's commands in bytes.
 const COMMANDS_BYTES_MAX: usize = 16 << 20;
 
-/// Commands of one pipeline.
+/// The most commands of one pipeline.
 const COMMANDS_MAX: usize = 10_000;
 
-/// Channels of one subscription.
+/// The most channels of one subscription.
 const NAMES_MAX: usize = 1_000;
 
-/// Bytes of their names.
+/// Limit of their names in bytes.
 const NAMES_BYTES_MAX: usize = 1 << 20;
 
-/// Longest wait for a message, in seconds: a year.
+/// The longest wait for a message in seconds: a year.
 const WAIT_MAX_S: f64 = 31_536_000.0;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
@@ -49,7 +49,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         "connect",
         lua.create_function(move |_, argument: Value| connect(&known, &argument))?,
     )?;
-    // The number of a server, and the command: its name is in capitals.
+    // Arguments: the number of a server, and the command; its name is in capitals.
     let (own, known) = (Rc::clone(desk), keyspaces.clone());
     let run = lua.create_function(move |lua, mut values: MultiValue| {
         let keyspace = known.find_first(&mut values)?;
@@ -57,7 +57,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         let arguments = Arguments::new("redis:call", values);
         for number in 1..=arguments.count() {
             push(lua, &mut command, arguments.at(number)).map_err(|why| {
-                // A script counts what is behind the name.
+                // Arguments are counted from behind the name.
                 let name = String::from_utf8_lossy(name_of(&command)).to_lowercase();
                 fault(format!(
                     "bad argument #{} to 'redis:{name}': {why}",
@@ -139,7 +139,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     native.set("redis", table)
 }
 
-/// The command's name, as it was pushed.
+/// Returns the command's name as it was pushed.
 fn name_of(command: &Command) -> &[u8] {
     command.parts().next().unwrap_or_default()
 }
@@ -148,7 +148,7 @@ fn ask(desk: &Desk, keyspace: Arc<Keyspace>, action: RedisAction) -> f64 {
     desk.call(Call::Redis(Redis { keyspace, action })).0 as f64
 }
 
-/// Begins a command whose parts are strings, if it is one that all share.
+/// Starts a command whose parts are all strings, if it can use the shared connection.
 pub(crate) fn begin_plain<'a>(
     desk: &Desk,
     number: f64,
@@ -170,7 +170,7 @@ pub(crate) fn begin_plain<'a>(
     Some(desk.call(Call::Redis(Redis { keyspace, action })))
 }
 
-/// The number of a server.
+/// Returns the number of a server.
 fn connect(keyspaces: &Kept<Keyspace>, argument: &Value) -> mlua::Result<f64> {
     let mut options = Options::read(&KIND, argument)?;
     let keyspace = Keyspace {
@@ -188,7 +188,7 @@ fn connect(keyspaces: &Kept<Keyspace>, argument: &Value) -> mlua::Result<f64> {
     number.ok_or_else(|| fault("redis.connect: 256 different servers already"))
 }
 
-/// Adds an argument; the error says what it should be.
+/// Adds an argument; the error describes the expected types.
 fn push(lua: &Lua, command: &mut Command, value: &Value) -> Result<(), String> {
     let found = match value {
         Value::String(text) => {
@@ -201,7 +201,7 @@ fn push(lua: &Lua, command: &mut Command, value: &Value) -> Result<(), String> {
         }
         value if *value == lua.null() => "veche.null",
         value => match as_number(value) {
-            // As Lua writes numbers, but whole ones never with an exponent, and others exactly.
+            // Formatted as Lua does, except that integers never have an exponent and other numbers are exact.
             Some(number) if number.fract() == 0.0 && number.abs() <= WHOLE_MAX => {
                 command.push((number as i64).to_string().as_bytes());
                 return Ok(());
@@ -217,7 +217,7 @@ fn push(lua: &Lua, command: &mut Command, value: &Value) -> Result<(), String> {
     Err(format!("a string or a number expected, not {found}"))
 }
 
-/// The commands of a pipeline.
+/// Returns the commands of a pipeline.
 fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<Command>> {
     const WHAT: &str =
         "a list of commands expected, such as { { \"set\", \"key\", 1 }, { \"get\", \"key\" } }";
@@ -267,13 +267,13 @@ fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<Command>> {
     Ok(commands)
 }
 
-/// An answer as a script gets it.
+/// Converts a reply to a Lua value.
 pub(super) fn to_lua(lua: &Lua, reply: RedisReply) -> mlua::Result<Value> {
     Ok(match reply {
         RedisReply::Value(RedisValue::Nil)
         | RedisReply::Values(None)
         | RedisReply::Message(None)
-        // It has a number, which is not said here.
+        // The subscription's number is returned elsewhere.
         | RedisReply::Subscribed(_) => Value::Nil,
         RedisReply::Value(value) => to_value(lua, value)?,
         RedisReply::Values(Some(values)) => {
@@ -305,7 +305,7 @@ pub(super) fn to_lua(lua: &Lua, reply: RedisReply) -> mlua::Result<Value> {
 fn to_value(lua: &Lua, value: RedisValue) -> mlua::Result<Value> {
     go_on()?;
     Ok(match value {
-        // In a list a nil would be a gap.
+        // A nil would leave a gap in a list.
         RedisValue::Nil => lua.null(),
         RedisValue::Boolean(value) => Value::Boolean(value),
         RedisValue::Number(value) => Value::Number(value),

@@ -1,4 +1,4 @@
-//! `veche check`: every problem of a configuration, for people or for an editor.
+//! `veche check`: reports all problems of a configuration, for people or for an editor.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(super) struct CheckArgs {
     json: bool,
 }
 
-/// What a check has found.
+/// The result of a check.
 enum Found {
     Fine(Box<Config>),
     Bad(Report),
@@ -28,7 +28,7 @@ enum Found {
     BadScript(String),
 }
 
-/// Checks the file, and prints its problems.
+/// Checks the file and prints its problems.
 pub(super) fn run(file: &Path, args: &CheckArgs) -> Result<(), Failure> {
     let found = check(file);
     if args.json {
@@ -101,7 +101,7 @@ fn print_json(file: &Path, found: &Found) -> Result<(), Failure> {
     }
 }
 
-/// An error of a script at its place, if it names one: `app "chat": app.lua:3: …`.
+/// Returns the error of a script with its position, if it has one: `app "chat": app.lua:3: …`.
 fn script_problem(file: &Path, why: &str) -> Value {
     let folder = file.parent().unwrap_or(Path::new(""));
     let place = why.split(": ").find_map(|part| {

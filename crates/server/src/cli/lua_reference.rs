@@ -225,7 +225,7 @@ fn section(page: &mut String, stem: &str, source: &str) {
     let quoted = intro
         .strip_prefix('`')
         .and_then(|rest| rest.split_once('`'))
-        .map(|(name, _)| name.to_owned());
+        .map(|(name, _)| name.trim_start_matches("require ").replace('"', ""));
     let title = quoted.unwrap_or_else(|| stem.to_owned());
     let _ = write!(page, "\n## {title}\n\n{intro}");
     let mut block = Block::default();

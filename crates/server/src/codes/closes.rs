@@ -38,6 +38,13 @@ pub(super) const CLOSES: &[Row] = &[
         "",
     ),
     row(
+        CloseCode::AppBusy.code(),
+        CloseCode::AppBusy.words(),
+        "a message waited for a process of its application for as long as it may",
+        &["app.queue_timeout", "app.workers"],
+        "",
+    ),
+    row(
         CloseCode::ProtocolError.code(),
         "reserved bit set",
         "a reserved bit without a negotiated meaning was set (RFC 6455 5.2)",

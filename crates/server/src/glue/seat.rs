@@ -1,4 +1,4 @@
-//! One worker on the server's glue, as a world drives it.
+//! A worker on the server's glue, driven by a simulated world.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::post::Post;
 use crate::common::Common;
 use crate::worker::{Decide, Host, Worker};
 
-/// Brings up the workers of a process.
+/// Starts the workers of a process.
 pub(super) fn begin(all: Vec<Shared>, conditions: &Conditions) -> Vec<Box<dyn Glue>> {
     let common = Arc::new(Common::new(all.len(), now()));
     common.set_ready(true);
@@ -34,7 +34,7 @@ pub(super) fn begin(all: Vec<Shared>, conditions: &Conditions) -> Vec<Box<dyn Gl
     seats.collect()
 }
 
-/// Questions that are out.
+/// Hook requests without a decision.
 type Questions = Arc<Mutex<BTreeMap<(ConnectionId, u32), Done>>>;
 
 struct Seat {
@@ -46,7 +46,7 @@ struct Seat {
     common: Arc<Common>,
 }
 
-/// Has the world decide.
+/// Lets the world decide hook requests.
 struct Decider(Record, Questions);
 
 impl Decide for Decider {

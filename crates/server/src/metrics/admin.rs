@@ -1,5 +1,5 @@
-//! What the admin page shows of the process: the counters of `/metrics` as one object, worker by worker, and beside them
-//! what held workers up, the configuration and the end of the log.
+//! The data of the admin page: the counters of `/metrics` as one object per worker, slow operations, the configuration,
+//! and the end of the log.
 
 use serde_json::{Map, Value, json};
 use veche_config::unix_now_ms;
@@ -9,11 +9,11 @@ use veche_frontends::stats::{Cell, TURN_BUCKETS_US};
 
 use super::{COUNTERS, GAUGES, LABELLED, Report, tables};
 
-/// What all metrics begin with.
+/// The prefix of all metrics.
 const PREFIX: &str = "veche_";
 
 impl Report {
-    /// An object of what is looked at.
+    /// Returns the object of a view.
     pub(super) fn seen(&self, look: Look) -> Value {
         match look {
             Look::Figures => self.figures(),
@@ -39,7 +39,7 @@ impl Report {
             "now_ms": unix_now_ms(),
             "uptime_ms": common.started.elapsed().as_millis() as u64,
             "is_ready": common.is_ready(),
-            // 0: as many as there are descriptors for, which is not known here.
+            // 0: as many as descriptors allow, which is not known here.
             "connections_max": u32::try_from(common.connections_max()).unwrap_or(0),
             "memory_bytes": common.memory.used(),
             "memory_limit_bytes": common.memory.limit(),
@@ -49,7 +49,7 @@ impl Report {
     }
 }
 
-/// By the names of the metrics, without what all of them begin with.
+/// Returns counters by metric name without the prefix.
 fn of_worker(stats: &Stats) -> Value {
     let named = |name: &'static str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
     let mut figures = Map::new();

@@ -1,4 +1,4 @@
-//! Until when the certificates of our listeners hold.
+//! Metrics of the expiry of our listeners' certificates.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::sealing::Sealing;
 
-/// Asks the listeners at each scrape.
+/// Collects the values at each scrape.
 pub(super) struct Certificates(pub(super) Arc<Sealing>);
 
 impl fmt::Debug for Certificates {

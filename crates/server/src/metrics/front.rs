@@ -1,4 +1,4 @@
-//! The process as the front ends ask it: limits that all workers share, who is let in, what is looked at.
+//! The process-wide state that front ends query: shared limits, bans and revoked sessions, reports.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ impl Process for Report {
 
     fn metrics(&self) -> String {
         let mut text = String::with_capacity(16 << 10);
-        // Writing into a string can't fail.
+        // Writing to a string can't fail.
         let _ = encode(&mut text, &self.registry);
         text
     }

@@ -1,5 +1,4 @@
-//! What the glue needs of the applications, of the log and of the back end. The server has one of each; a test stands in
-//! for them.
+//! The glue's interfaces to applications, history and hooks: one implementation in the server, others in tests.
 
 use veche_apps::{Asked, Here, Shelf};
 use veche_archive::{Durable, Record, Refused, Writer};
@@ -8,15 +7,15 @@ use veche_frontends::hooks::{Question, Verdict};
 use veche_webhooks::hooks::{Done, Hooks};
 use veche_worker::AppHost;
 
-/// The applications of a worker, as far as its driver is concerned.
+/// The applications of a worker, as seen by its driver.
 pub(crate) trait Host: AppHost {
-    /// Takes what they want of the worker's sockets.
+    /// Takes the applications' requests for sockets.
     fn take_asked(&mut self) -> Vec<Asked>;
 
-    /// Puts other code in force.
+    /// Replaces the code.
     fn reload(&mut self, shelf: &Shelf, shared: &mut Shared);
 
-    /// Begins the services that were held back.
+    /// Starts the services that were held back.
     fn start_services(&mut self);
 }
 
@@ -34,7 +33,7 @@ impl Host for Here {
     }
 }
 
-/// Where a worker writes history: see [`Writer`], whose methods these are.
+/// The destination of history: see [`Writer`], which implements these methods.
 pub(crate) trait Log {
     fn append(&mut self, records: Vec<Record>) -> Result<u64, Refused>;
 
@@ -63,7 +62,7 @@ impl Log for Writer {
     }
 }
 
-/// Decides on commands of clients: see [`Hooks::ask`].
+/// Decides on clients' commands: see [`Hooks::ask`].
 pub(crate) trait Decide {
     fn ask(&self, question: Question, done: Done) -> Option<Verdict>;
 }

@@ -1,25 +1,25 @@
-//! The access log's part of a turn: entries that are complete are handed over, all of the turn in one piece.
+//! The access log's part of a turn: completed entries are passed on together.
 
 use veche_frontends::journal::Entry;
 
 use super::{Host, Rest};
 use crate::access_log::Scribe;
 
-/// This worker's share of the access log.
+/// This worker's buffer of the access log.
 #[derive(Default)]
 pub(super) struct Journal {
     scribe: Option<Scribe>,
-    /// Reused lists.
+    /// Reused buffers.
     done: Vec<Entry>,
     lines: Vec<u8>,
 }
 
 impl<A: Host> Rest<A> {
-    /// Takes up what the configuration says of it now.
+    /// Applies the current configuration of the log.
     pub(super) fn begin_journal(&mut self) {
         self.journal.scribe = self.common.access.scribe();
         let choice = self.journal.scribe.as_ref().map(|scribe| scribe.choice);
-        // Lots are not secrets; they should only differ from worker to worker.
+        // Sampling needs no secret seed; it should only differ between workers.
         let seed = self.me() as u64 ^ self.worker.shared().now.wall_ms;
         let journal = &mut self.worker.shared_mut().ports.outboxes.journal;
         journal.set_choice(choice, seed);
@@ -38,7 +38,7 @@ impl<A: Host> Rest<A> {
         }
         match scribe {
             Some(scribe) => scribe.write(done, lines),
-            // It was switched off meanwhile.
+            // The log was switched off in the meantime.
             None => done.clear(),
         }
     }

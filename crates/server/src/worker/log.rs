@@ -1,4 +1,4 @@
-//! What connections noted, for the log.
+//! Writes events recorded by connections to the log.
 
 use tracing::{info, warn};
 use veche_frontends::{Note, NoteLevel};
@@ -6,7 +6,7 @@ use veche_frontends::{Note, NoteLevel};
 use super::{Host, LOG, Rest};
 
 impl<A: Host> Rest<A> {
-    /// Writes down what connections noted.
+    /// Logs the events recorded by connections.
     pub(super) fn log(&mut self) {
         for Note {
             session,

@@ -21,7 +21,6 @@ channels = [\"news\", \"room:*\"]
 [[route]]
 path = \"/all/*\"
 handler = \"centrifuge\"
-anonymous = \"all\"
 
 [[namespace]]
 name = \"\"
@@ -111,6 +110,17 @@ fn a_user_is_reached_on_every_node() {
     );
     let channels = result(&b, "channels", json!({}));
     assert_eq!(channels["partial"], Value::Null, "{channels}");
+    // By its id one connection is found, wherever it is.
+    let mut ids = answer["connections"].as_object().expect("an object").keys();
+    let first = ids.next().expect("one");
+    result(&a, "disconnect", json!({"user": "ann", "client": first}));
+    until("one to be gone", || {
+        result(&a, "user_status", json!({"user": "ann"}))["connections"] == 1
+    });
+    let mut again = user(&b, "ann");
+    until("both again", || {
+        result(&a, "user_status", json!({"user": "ann"}))["connections"] == 2
+    });
     let answer = result(&b, "disconnect", json!({"user": "ann"}));
     assert_eq!(answer, json!({"disconnected": 2}));
     // Done when it is answered.
@@ -119,6 +129,7 @@ fn a_user_is_reached_on_every_node() {
     assert!(status["last_seen"].is_u64(), "{status}");
     here.closed();
     there.closed();
+    again.closed();
     assert!(other.is_alive());
 }
 
@@ -297,4 +308,29 @@ fn nodes_that_disagree_say_so_once() {
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.contains("disagrees: settings"), "{shown}");
     assert!(shown.contains("this node"), "{shown}");
+}
+
+#[test]
+fn bans_reach_a_node_behind_a_bad_connection() {
+    let redis = Backing::redis();
+    let relay = Relay::to(redis.port);
+    let (a, b) = (node(redis.port, "a"), node(relay.port, "b"));
+    knows(&a, 2);
+    for (name, fault, partial) in [
+        ("ann", Fault::Delay(100), Value::Null),
+        ("bob", Fault::Stall, json!("1 of 2")),
+        ("eve", Fault::HalfOpen, json!("1 of 2")),
+    ] {
+        until("both nodes", || {
+            let answer = result(&a, "user_status", json!({"user": name}));
+            names(&a).len() == 2 && answer["partial"] == Value::Null
+        });
+        let (mut banned, mut other) = (user(&b, name), user(&b, "other"));
+        relay.set(fault);
+        let answer = result(&a, "block_user", json!({"user": name}));
+        assert_eq!(answer["partial"], partial, "{fault:?}: {answer}");
+        relay.set(Fault::None);
+        assert_eq!(banned.closed(), 3507, "{fault:?}");
+        assert!(other.is_alive(), "{fault:?}");
+    }
 }

@@ -1,4 +1,4 @@
-//! Layers of the front ends, and cycles of imports in every crate.
+//! Layers of the front ends, and import cycles in every crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::{assert_none, sources};
 /// The crate whose folders are layers.
 const SOURCES: &str = "crates/frontends/src/";
 
-/// Its folders: each imports from itself and from those before it alone. Files outside of them may import all.
+/// Its folders: each may import from itself and the earlier ones. Files outside of them may import from all.
 const LAYERS: &[&str] = &[
     "outbox",
     "context",
@@ -18,19 +18,19 @@ const LAYERS: &[&str] = &[
     "backend",
 ];
 
-/// The file above all layers that names the client protocols.
+/// The file above all layers that lists the client protocols.
 const REGISTRY: &str = "registry.rs";
 
-/// Folders of `sessions` whose names are also words for something else: applications, and the role of listeners.
+/// Folders of `sessions` whose names have other meanings too: applications, and a role of listeners.
 const COMMON_WORDS: &[&str] = &["app", "push"];
 
-/// Names of client protocols below `sessions` that are left. No row may be added.
+/// Remaining references to client protocols outside of their folders. No row may be added.
 const NAMED: &[(&str, &str)] = &[
-    // Hooks are asked with JSON that the crate of that name writes and reads.
+    // Hook requests are JSON that the crate of that name encodes and decodes.
     ("context/hooks.rs", "veche_centrifuge"),
 ];
 
-/// Files of one cycle at most; those that hold `impl` blocks of one type count as one.
+/// The most files of one cycle; those with `impl` blocks of one type count as one.
 const CYCLE_MAX: usize = 3;
 
 fn layer(place: &Path) -> Option<usize> {
@@ -46,7 +46,7 @@ fn front_ends_import_from_the_layers_below() {
         let Some(own) = layer(from) else { continue };
         for to in imports {
             let (file, target) = (&modules.0[from].file, &modules.0[to].file);
-            // One client protocol does not know another one.
+            // A client protocol must not know another one.
             let is_sibling =
                 own == 4 && layer(to) == Some(4) && from.len() > 1 && from.get(1) != to.get(1);
             if layer(to).is_some_and(|layer| layer <= own) && !is_sibling {
@@ -61,7 +61,7 @@ fn front_ends_import_from_the_layers_below() {
     );
 }
 
-/// `two_words` → `TwoWords`.
+/// Converts `two_words` to `TwoWords`.
 fn type_name(folder: &str) -> String {
     let words = folder.split('_').map(|word| {
         let (first, rest) = word.split_at(1);
@@ -70,7 +70,7 @@ fn type_name(folder: &str) -> String {
     words.collect()
 }
 
-/// The names of client protocols in a source: modules, types and crates that are called after a folder of `sessions`.
+/// Returns the client protocols named in a source: modules, types and crates named after a folder of `sessions`.
 fn named_protocols<'t>(tokens: &'t [String], folders: &BTreeSet<String>) -> BTreeSet<&'t str> {
     let at = |place: usize| tokens.get(place).map_or("", String::as_str);
     let is_path = |place: usize| {
@@ -151,7 +151,7 @@ fn names_of_client_protocols_are_found_as_modules_types_and_crates() {
     }
 }
 
-/// The cycles of a crate that are too long, by their lengths.
+/// Returns the cycles of a crate that are too long, with their lengths.
 fn cycles(folder: &str) -> BTreeSet<(usize, String)> {
     let modules = Modules::read(folder);
     let imports = modules.imports();

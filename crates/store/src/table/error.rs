@@ -1,81 +1,81 @@
-//! What can go wrong with a table, in words for whoever called. Nothing has changed then.
+//! Errors of tables, for callers. A failed operation has changed nothing.
 
-/// Why something was not done.
+/// Why an operation on a table failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
-    /// Its name, or what it is made of.
+    /// The name or the schema is invalid.
     #[error("{0}")]
     Schema(String),
-    /// It exists and is made of something else.
+    /// The table exists with another schema.
     #[error("it exists with another schema: {0}")]
     Differs(String),
-    /// It was asked for without a schema, and there is none.
+    /// The table does not exist, and no schema was given.
     #[error("there is no such table; pass a schema to create it")]
     Missing,
-    /// There are as many as there may be.
+    /// The maximum number of tables is reached.
     #[error("there are {most} tables already")]
     TooMany {
-        /// How many.
+        /// The maximum number.
         most: usize,
     },
-    /// No column has that name.
+    /// The column does not exist.
     #[error("there is no column \"{0}\"")]
     Column(String),
-    /// No index has that name.
+    /// The index does not exist.
     #[error("there is no index \"{0}\"")]
     Index(String),
     /// A value does not fit its column.
     #[error("column {column}: {value}: {why}")]
     Value {
-        /// Which column.
+        /// The column name.
         column: Box<str>,
         /// The value, shortened.
         value: String,
-        /// What would fit.
+        /// What the column accepts.
         why: String,
     },
-    /// The key is there.
+    /// A row with the key exists.
     #[error("column {column}: a row with the key {value} exists")]
     KeyTaken {
-        /// The key's column.
+        /// The name of the key column.
         column: Box<str>,
         /// The key.
         value: String,
     },
-    /// Another row has these values.
+    /// Another row has the same values of a unique index.
     #[error("index {index} is unique and another row has {values}")]
     Taken {
-        /// Which index.
+        /// The index name.
         index: Box<str>,
         /// The values.
         values: String,
     },
-    /// No row has the key, where one is needed.
+    /// No row has the key.
     #[error("there is no row with the key {0}")]
     NoRow(String),
-    /// No room, and nothing may be evicted.
+    /// There is no room, and nothing may be evicted.
     #[error(
         "the table is full: {needed} bytes more would exceed its limit of {bytes_max} (bytes_max)"
     )]
     Full {
-        /// About what would have been added.
+        /// The approximate number of additional bytes.
         needed: usize,
-        /// The limit.
+        /// The limit in bytes.
         bytes_max: usize,
     },
-    /// All numbers of rows are taken.
+    /// All row numbers are in use.
     #[error("a table has at most 4294967295 rows")]
     Rows,
-    /// A scan by what the index does not have.
+    /// The scan does not match the index.
     #[error("{0}")]
     Scan(String),
-    /// Its indexes are being built.
+    /// The table is being loaded.
     #[error("the table is being loaded")]
     Loading,
-    /// A batch is too long.
+    /// A batch has too many changes.
     #[error("a batch has at most {most} changes")]
     Batch {
-        /// How many.
+        /// The maximum number of changes.
         most: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Tables and files: what is loaded is there, what is wrong is named, what was saved comes back.
+//! Tables and files: loading, errors in files, saving and restoring.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-/// A folder that is gone afterwards.
+/// A folder removed on drop.
 pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
@@ -83,7 +83,7 @@ fn named() -> Arc<Table> {
     })
 }
 
-/// All rows as JSON, in the order of their keys.
+/// Returns all rows as JSON in key order.
 pub(super) fn dump(table: &Table) -> Vec<String> {
     let options = ScanOptions::default();
     let mut scan = table.scan(None, &[], &options).expect("a scan");
@@ -298,7 +298,7 @@ fn a_conflict_ends_it_or_is_replaced_or_skipped() {
         }
         assert!(dump(&table).iter().all(|row| row.contains(expected)));
     }
-    // Into rows that are there: what came before the mistake stays.
+    // Into a table with rows: rows before the error stay.
     let table = visits();
     let first = "{\"id\":7,\"location\":1,\"mark\":1,\"user\":1,\"visited_at\":1}";
     load(&table, Format::Ndjson, first).expect("loaded");
@@ -326,7 +326,7 @@ fn a_full_table_is_an_error_and_empty_again() {
     );
     assert_eq!(table.count(0), 0);
     assert_eq!(load(&table, Format::Ndjson, &lines(100)), Ok(100));
-    // By ordinary puts others go.
+    // Ordinary puts evict others.
     let more = lines(2000)
         .lines()
         .skip(1000)
@@ -423,7 +423,7 @@ fn keys_without_numbers_and_rows_that_expire_are_loaded() {
     assert_eq!(load(&table, Format::Ndjson, &lines), Ok(5000));
     assert_eq!(table.count(1499), 5000);
     assert_eq!(table.count(1500), 0);
-    // Saved when half of the time is over, loaded by another clock when a little of it is left.
+    // Saved halfway through the TTL, restored by another clock shortly before its end.
     let mut bytes = Vec::new();
     let at = |mono_ms, wall_ms| Clocks { mono_ms, wall_ms };
     assert_eq!(table.save_to(&mut bytes, "f", at(1250, 10_000)), Ok(5000));
@@ -455,7 +455,7 @@ fn a_table_is_saved_and_comes_back() {
     assert_eq!(kinds(&changes), ["load"]);
     table.check();
     assert_eq!(dump(&table), before);
-    // Others can be changed afterwards.
+    // Other rows can be changed afterwards.
     assert_eq!(table.delete(Cell::Bits(5), 0), Ok(true));
     let other = named();
     let error = other
@@ -473,7 +473,7 @@ fn a_table_is_saved_and_comes_back() {
 #[test]
 fn jobs_wait_for_their_turn_and_are_cancelled() {
     let folder = Folder::new();
-    // Pipes that nobody writes to hold their jobs.
+    // Pipes without a writer block their jobs.
     let pipes: Vec<PathBuf> = (0..6)
         .map(|place| folder.0.join(format!("{place}")))
         .collect();
@@ -486,7 +486,7 @@ fn jobs_wait_for_their_turn_and_are_cancelled() {
         table.start_load(pipe.clone(), LoadOptions::new(Format::Ndjson), CLOCKS)
     };
     let jobs: Vec<_> = tables.iter().zip(&pipes).map(start).collect();
-    // At most four run; of the others one is cancelled before it begins.
+    // At most four run; one of the others is cancelled before it starts.
     jobs[5].cancel();
     assert_eq!(jobs[5].outcome(), Some(Err(JobError::Cancelled)));
     for (place, pipe) in pipes.iter().enumerate().take(5) {

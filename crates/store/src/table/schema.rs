@@ -1,49 +1,49 @@
-//! What a table is made of: its columns with their types, its indexes, its limits. Checked once, when a table comes to
-//! be; nothing after that has to ask whether a name or a type makes sense.
+//! Table schemas: columns with their types, indexes and limits. Validated once, when a table is created, so that later
+//! code can rely on it.
 
 use std::sync::Arc;
 
-/// Most columns of a table, besides the key.
+/// Maximum number of columns besides the key.
 pub const COLUMNS_MAX: usize = 64;
-/// Most indexes of a table.
+/// Maximum number of indexes.
 pub const INDEXES_MAX: usize = 16;
-/// Longest name of a column or an index, in bytes.
+/// Maximum length of a column or index name in bytes.
 pub const COLUMN_NAME_BYTES_MAX: usize = 64;
-/// Longest value of a string or of bytes, in bytes.
+/// Maximum length of a string or bytes value in bytes.
 pub const TEXT_BYTES_MAX: usize = 65_535;
-/// Most words of an enum.
+/// Maximum number of words of an enum.
 pub const ENUM_WORDS_MAX: usize = 256;
-/// The least that a table may be limited to, in bytes.
+/// Minimum of the memory limit in bytes.
 pub const TABLE_BYTES_LEAST: usize = 65_536;
-/// What a table is limited to unless told, in bytes.
+/// Default of the memory limit in bytes.
 pub const TABLE_BYTES_DEFAULT: usize = 1 << 30;
 
-/// What values a column has.
+/// The type of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// True or false.
+    /// A boolean.
     Bool,
-    /// A whole number from 0, of so many bits: 8, 16, 32 or 64.
+    /// An unsigned integer of 8, 16, 32 or 64 bits.
     Unsigned(u32),
-    /// A whole number, two's complement, of so many bits: 8, 16, 32 or 64.
+    /// A signed integer of 8, 16, 32 or 64 bits.
     Signed(u32),
     /// An IEEE 754 number of 32 bits.
     F32,
-    /// The same of 64 bits.
+    /// An IEEE 754 number of 64 bits.
     F64,
-    /// UTF-8, of at most so many characters.
+    /// UTF-8 of at most this many characters.
     String(usize),
-    /// Any bytes, at most so many.
+    /// At most this many arbitrary bytes.
     Bytes(usize),
     /// One of these words.
     Enum(Arc<[Box<str>]>),
 }
 
 impl Type {
-    /// Reads a type as it is written in a schema, such as `u32` or `string(50)`.
+    /// Parses a type as in a schema, such as `u32` or `string(50)`.
     ///
     /// # Errors
-    /// Words that say what is wrong.
+    /// The reason, for the author of the schema.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (name, inner) = match text.split_once('(') {
             None => (text, None),
@@ -105,7 +105,7 @@ impl Type {
         Ok(Self::Enum(words.into()))
     }
 
-    /// Bits of a value, if all values have as many.
+    /// Returns the number of bits of a value, if fixed.
     pub(super) fn bits(&self) -> Option<u32> {
         match self {
             Self::Bool | Self::Enum(_) => Some(8),
@@ -116,7 +116,7 @@ impl Type {
         }
     }
 
-    /// Whether values are numbers.
+    /// Returns whether values are numbers.
     #[must_use]
     pub fn is_number(&self) -> bool {
         matches!(
@@ -125,7 +125,7 @@ impl Type {
         )
     }
 
-    /// Whether values are strings or bytes.
+    /// Returns whether values are strings or bytes.
     #[must_use]
     pub fn is_text(&self) -> bool {
         self.bits().is_none()
@@ -149,22 +149,22 @@ impl std::fmt::Display for Type {
     }
 }
 
-/// One column.
+/// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its name: a letter, then letters, digits and `_`.
+    /// The name: a letter followed by letters, digits and `_`.
     pub name: Box<str>,
-    /// What values it has.
+    /// The type of its values.
     pub kind: Type,
-    /// Whether a row may have none.
+    /// Whether values may be missing.
     pub is_nullable: bool,
 }
 
 impl Column {
-    /// A column by its name and its type as it is written, with a `?` behind it if a row may have no value.
+    /// Parses a column from its name and its type, with a `?` after the type if values may be missing.
     ///
     /// # Errors
-    /// Words that say what is wrong.
+    /// The reason, for the author of the schema.
     pub fn parse(name: &str, text: &str) -> Result<Self, String> {
         check_name(name)?;
         let (text, is_nullable) = match text.trim().strip_suffix('?') {
@@ -179,7 +179,7 @@ impl Column {
         })
     }
 
-    /// Its type as it is written.
+    /// Returns the type as in a schema.
     #[must_use]
     pub fn type_text(&self) -> String {
         let mark = if self.is_nullable { "?" } else { "" };
@@ -201,74 +201,74 @@ fn check_name(name: &str) -> Result<(), String> {
     ))
 }
 
-/// One index.
+/// An index of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSchema {
-    /// Its name.
+    /// The name of the index.
     pub name: Box<str>,
-    /// What it orders by: places in [`Schema::columns`].
+    /// The indexed columns: indices in [`Schema::columns`].
     pub columns: Vec<usize>,
-    /// Whether no two rows may have the same values.
+    /// Whether each combination of values may occur only once.
     pub is_unique: bool,
     /// Whether rows without a value in its first column are left out.
     pub(super) is_sparse: bool,
 }
 
-/// Which rows go first when a table is full.
+/// Which rows are evicted when a table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evict {
-    /// None: what needs more is an error.
+    /// None: a change that needs more room fails.
     Nothing,
     /// Those with the lowest key.
     Key,
-    /// The first of the index at that place.
+    /// The first ones of the index at this place.
     Index(usize),
 }
 
-/// A table's schema.
+/// The validated schema of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
-    /// The key, then the others by name; last of all, if rows expire, when they do.
+    /// The key, then the others by name; if rows expire, the expiry comes last.
     pub columns: Vec<Column>,
-    /// By name; where rows expire, the last one orders by that.
+    /// By name; if rows expire, the index by expiry comes last.
     pub indexes: Vec<IndexSchema>,
     /// Whether rows may expire.
     pub has_ttl: bool,
-    /// How long they stay unless told.
+    /// The default lifetime in milliseconds.
     pub ttl_ms: Option<u64>,
-    /// The memory that the table may take.
+    /// The memory limit in bytes.
     pub bytes_max: usize,
-    /// What goes when it has taken that.
+    /// Which rows are evicted when it is reached.
     pub evict: Evict,
 }
 
-/// What a schema is made of, before it is checked.
+/// A schema before validation.
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
-    /// As `id:u32`.
+    /// The key, such as `id:u32`.
     pub key: String,
     /// Names and types.
     pub columns: Vec<(String, String)>,
-    /// Names, columns, and whether they are unique.
+    /// Names, columns, and uniqueness.
     pub indexes: Vec<(String, Vec<String>, bool)>,
     /// Whether rows may expire.
     pub has_ttl: bool,
-    /// How long they stay unless told.
+    /// The default lifetime in milliseconds.
     pub ttl_ms: Option<u64>,
-    /// The memory that the table may take.
+    /// The memory limit in bytes.
     pub bytes_max: Option<usize>,
-    /// `key`, `ttl` or an index's name.
+    /// `key`, `ttl` or the name of an index.
     pub evict: Option<String>,
 }
 
-/// How the column is called that says when a row expires; no schema can name it.
+/// The name of the hidden column with the expiry; not a valid name in a schema.
 pub(super) const EXPIRES: &str = "(expires)";
 
 impl Draft {
-    /// The schema that this is a draft of.
+    /// Validates the draft.
     ///
     /// # Errors
-    /// Words that say what is wrong with it.
+    /// The reason, for the author of the schema.
     pub fn check(self) -> Result<Schema, String> {
         let (name, kind) = self
             .key
@@ -380,7 +380,7 @@ fn index(
 }
 
 impl Schema {
-    /// The place of a column by its name.
+    /// Returns the index of a column by its name.
     #[must_use]
     pub fn column(&self, name: &[u8]) -> Option<usize> {
         self.visible()
@@ -388,7 +388,7 @@ impl Schema {
             .position(|column| column.name.as_bytes() == name)
     }
 
-    /// The place of an index by its name.
+    /// Returns the place of an index by its name.
     #[must_use]
     pub fn index(&self, name: &[u8]) -> Option<usize> {
         let indexes = self.indexes.iter();
@@ -397,7 +397,7 @@ impl Schema {
             .position(|index| index.name.as_bytes() == name)
     }
 
-    /// How another schema differs from this one, in words; `None` if they are the same.
+    /// Describes how another schema differs from this one; `None` if they are equal.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<String> {
         if self == other {
@@ -424,13 +424,13 @@ impl Schema {
         Some(differs.into_iter().next().unwrap_or_else(counts))
     }
 
-    /// The columns that whoever made the schema has named.
+    /// Returns the columns named by the author of the schema.
     #[must_use]
     pub fn visible(&self) -> &[Column] {
         &self.columns[..self.columns.len() - usize::from(self.has_ttl)]
     }
 
-    /// The place of the column that says when a row expires.
+    /// Returns the index of the hidden column with the expiry.
     pub(super) fn expires(&self) -> Option<usize> {
         self.has_ttl.then(|| self.columns.len() - 1)
     }

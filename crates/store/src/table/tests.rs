@@ -1,5 +1,4 @@
-//! Tables against a plain model: whatever is done to both, they answer alike, and what a table keeps beside its rows
-//! agrees with them.
+//! Tables compared with a plain model: the same operations have the same results, and indexes agree with the rows.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +44,7 @@ fn ids(table: &Table, index: &str, values: &[Given<'_>], options: &ScanOptions<'
     let place = table.schema.index(index.as_bytes());
     let mut scan = table.scan(place, values, options).expect("a scan");
     let mut found = Vec::new();
-    // Slices of a few rows: each goes on where the last one ended.
+    // Slices of a few rows: each continues where the last one ended.
     while table
         .next(&mut scan, 3, 0, |row| match row.get(0) {
             Cell::Bits(bits) => found.push(bits),
@@ -145,7 +144,7 @@ fn people(more: impl FnOnce(&mut Draft)) -> Table {
     Table::new("people", draft.check().expect("a schema"))
 }
 
-/// Columns stand by name: age, email, photo.
+/// Columns are in name order: age, email, photo.
 fn person<'a>(
     table: &Table,
     name: &'a str,
@@ -472,7 +471,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// The same schema with a key of either kind: one that is the row's number, and one that is not.
+/// The same schema with either kind of key: one that is the row number, and one that is not.
 fn mixed(key: &str) -> Table {
     let draft = Draft {
         key: key.to_owned(),
@@ -509,7 +508,7 @@ fn text(value: Option<&[u8]>) -> Given<'_> {
     value.map_or(Given::Null, Given::Text)
 }
 
-/// What both make of it: whether it was done, or why not.
+/// Returns the results of both: success or the error.
 fn carry_out(table: &Table, model: &mut Model, action: &Action) -> [String; 2] {
     let key_of = |key: u16| Cell::Bits(key.into());
     let ours = |result: Result<String, TableError>| match result {
@@ -640,7 +639,7 @@ proptest! {
             let start = format!("{{\"id\":{key},\"age\":{age},\"email\":{email},");
             prop_assert!(json.starts_with(&start), "{} {}", json, start);
         }
-        // Each index has all rows, in its order, both ways.
+        // Each index has all rows in its order, in both directions.
         let mut by_age: Vec<(Option<i8>, u16)> = model.iter().map(|(key, row)| (row.0, *key)).collect();
         by_age.sort();
         for index in 0..3 {

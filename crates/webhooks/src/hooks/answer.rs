@@ -1,4 +1,5 @@
-//! What a back end's answer says: that of a Centrifugo proxy, `{"result": …}`, `{"error": …}` or `{"disconnect": …}`.
+//! Parses a back end's response in the format of a Centrifugo proxy: `{"result": …}`, `{"error": …}` or `{"disconnect":
+//! …}`.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +15,13 @@ use crate::{Answer, Ending, Object};
 
 use super::figures::Asked;
 
-/// The verdict, and what it says of the back end.
+/// The decision, and its consequence for the circuit breaker.
 pub(super) struct Said {
     pub(super) verdict: Verdict,
     pub(super) how: Asked,
-    /// What it says about the back end; `None`: nothing.
+    /// The outcome for the breaker; `None`: none.
     pub(super) ending: Option<Ending>,
-    /// For the log, where something is wrong.
+    /// A description of a problem, for the log.
     pub(super) trouble: Option<String>,
 }
 
@@ -82,7 +83,7 @@ struct Sub<'a> {
     expire_at: u64,
 }
 
-/// Reads the answer to a question of this kind.
+/// Parses the response to a request of a kind.
 pub(super) fn read(kind: Kind, answer: Result<Answer, Fault>) -> Said {
     let failed = |how, ending, trouble: String| Said {
         verdict: Verdict::Failed,
@@ -134,7 +135,7 @@ fn verdict(kind: Kind, wire: Wire<'_>) -> Result<(Verdict, Asked), String> {
         };
         return Ok((verdict, Asked::Error));
     }
-    // Whoever answers everything with {} has not meant to let everybody in.
+    // A back end that responds with {} to everything did not intend to grant everything.
     let Some(Object(granted)) = wire.result else {
         return Err("its answer has neither result nor error nor disconnect".to_owned());
     };
@@ -142,7 +143,7 @@ fn verdict(kind: Kind, wire: Wire<'_>) -> Result<(Verdict, Asked), String> {
     Ok((Verdict::Granted(Box::new(grant)), Asked::Granted))
 }
 
-/// Of each kind its own fields are read.
+/// Each kind uses its own fields.
 fn grant(kind: Kind, granted: Granted<'_>) -> Result<Grant, String> {
     let mut grant = Grant {
         expires_at_s: time(granted.expire_at),
@@ -166,7 +167,7 @@ fn grant(kind: Kind, granted: Granted<'_>) -> Result<Grant, String> {
             expires_at_s: time(sub.expire_at),
         });
     }
-    // What is said of a channel in `subs` counts: the first one does.
+    // The first entry of a channel counts, so `subs` takes precedence.
     for channel in granted.channels.into_iter().flatten() {
         grant.channels.push(Given {
             channel: channel.into(),
@@ -176,12 +177,12 @@ fn grant(kind: Kind, granted: Granted<'_>) -> Result<Grant, String> {
     Ok(grant)
 }
 
-/// 0 is no time.
+/// 0 means no expiry.
 fn time(seconds: u64) -> Option<u64> {
     Some(seconds).filter(|&seconds| seconds > 0)
 }
 
-/// JSON as it stands, or the bytes of its sibling `b64…`.
+/// Returns JSON as it is, or the bytes of the `b64…` field.
 fn payload(
     name: &str,
     json: Option<&RawValue>,
@@ -339,7 +340,7 @@ mod tests {
                 answered,
             ),
             (200, r#"{"result":{"skip_history":"yes"}}"#, answered),
-            // What PHP makes of an empty array.
+            // PHP's encoding of an empty array.
             (200, r#"{"result":[]}"#, answered),
             (200, r#"{"result":["ann"]}"#, answered),
             (200, r#"{"result":"ann"}"#, answered),

@@ -27,10 +27,11 @@ final class FpmTest extends TestCase
                 'memory' => str_repeat('x', 1 << 30),
                 'throw' => throw new RuntimeException('not today'),
                 'call' => $conn->isOpen(),
+                'session' => session_start(),
                 'api' => $app->client()->presenceStats('room:1'),
                 default => null,
             };
-            $conn->send($data);
+            $conn->send($data === 'session' ? session_id() : $data);
         });
         $app->request(fn (Veche\Request $request) => Veche\Response::stream(['a', 'b'], 201));
         $app->stop(fn () => $app->log('stopped'));
@@ -97,6 +98,12 @@ final class FpmTest extends TestCase
         [$status, [$answer], $log] = $this->message('print');
         self::assertSame([200, 'print'], [$status, $answer->part(0)]);
         self::assertStringContainsString('printed', $log);
+    }
+
+    public function testTheSessionOfTheSiteIsFound(): void
+    {
+        [, [$answer]] = $this->message('session', ['HTTP_COOKIE' => 'a=1; PHPSESSID=abcdef0123456789abcdef']);
+        self::assertSame('abcdef0123456789abcdef', $answer->part(0));
     }
 
     public function testAHandlerMaySleep(): void

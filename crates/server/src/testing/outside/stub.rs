@@ -1,9 +1,9 @@
-//! Canned answers: what they are of, and what they say.
+//! Stubs: the calls they match, and their answers.
 
 use veche_calls::{Fault, FaultKind};
 use veche_script::Plain;
 
-/// What something is asked of.
+/// The kind of a mocked service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Http,
@@ -13,40 +13,40 @@ pub(super) enum Kind {
     WebSocket,
 }
 
-/// One thing that is asked.
+/// A query of a call.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) kind: Kind,
-    /// Of HTTP; empty otherwise.
+    /// The HTTP method; empty for other kinds.
     pub(super) method: String,
     /// An address, a host, a statement, or a command with its arguments.
     pub(super) target: String,
-    /// What a stub's function is called with, as a list.
+    /// The arguments of the stub's function, as a list.
     pub(super) arguments: Plain,
 }
 
-/// What a stub says: a value, of which a reply is made, or that there is none.
+/// A stub's answer: a value for the reply, or an error.
 pub(super) type Answer = Result<Plain, Fault>;
 
-/// See the module's text.
+/// A stub of a test.
 pub(super) struct Stub {
     kind: Kind,
-    /// Of HTTP; `*` is any.
+    /// The HTTP method; `*` matches any.
     method: String,
-    /// As a question's; a `*` at its end is any end.
+    /// The target of a query; a `*` at its end matches any rest.
     target: String,
     pub(super) says: Says,
 }
 
 pub(super) enum Says {
-    /// Always that.
+    /// A fixed answer.
     Always(Answer),
-    /// What the test's function says.
+    /// The answer of a test's function.
     Asks,
 }
 
 impl Kind {
-    /// By the name that scripts have for it.
+    /// Returns the kind by its name in scripts.
     fn of(name: &[u8]) -> Option<Self> {
         Some(match name {
             b"http" => Self::Http,
@@ -58,7 +58,7 @@ impl Kind {
         })
     }
 
-    /// What its errors begin with.
+    /// Returns the prefix of its errors.
     fn prefix(self) -> &'static str {
         match self {
             Self::Mysql => "mysql: ",
@@ -69,7 +69,7 @@ impl Kind {
 }
 
 impl Stub {
-    /// As a test has it.
+    /// Reads a stub from the test.
     pub(super) fn read(question: &Plain) -> Result<Self, String> {
         let kind = Kind::of(question.get("kind").bytes()).ok_or("no such kind of stub")?;
         let says = match question.get("runs").is_true() {
@@ -95,7 +95,7 @@ impl Stub {
         self.kind == question.kind && is_target && is_method
     }
 
-    /// Whether it is of a WebSocket server at that host, whose name is asked for first.
+    /// Returns whether it is a WebSocket server on a host, whose name is resolved first.
     pub(super) fn is_at(&self, host: &str) -> bool {
         let authority = self.target.split('/').nth(2).unwrap_or_default();
         let own = match authority.strip_prefix('[') {
@@ -107,7 +107,7 @@ impl Stub {
     }
 }
 
-/// What a test says, at once or by a function.
+/// Converts a test's answer, fixed or from a function.
 pub(super) fn answer(kind: Kind, said: &Plain) -> Answer {
     let fails = said.get("fails").text();
     let fault = FaultKind::ALL.into_iter().find(|kind| kind.name() == fails);
@@ -123,7 +123,7 @@ pub(super) fn answer(kind: Kind, said: &Plain) -> Answer {
     }
 }
 
-/// A target in the one way of several in which it is compared.
+/// Returns the canonical form of a target, for comparison.
 pub(super) fn canonical(kind: Kind, target: &str) -> String {
     match kind {
         Kind::Mysql => squeezed(target),
@@ -136,7 +136,7 @@ pub(super) fn canonical(kind: Kind, target: &str) -> String {
     }
 }
 
-/// With one space where there is any white space.
+/// Replaces white space by single spaces.
 fn squeezed(text: &str) -> String {
     let ends_open = text.ends_with(" *");
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -147,7 +147,7 @@ fn squeezed(text: &str) -> String {
     text
 }
 
-/// Without the port that goes without saying, and with a path.
+/// Removes the default port and adds a path.
 fn canonical_url(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_owned();

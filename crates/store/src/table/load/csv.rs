@@ -1,4 +1,4 @@
-//! CSV files: the first line names the columns.
+//! CSV files whose first line names the columns.
 
 use std::io::Read;
 
@@ -8,7 +8,7 @@ use super::value;
 use crate::table::job::Place;
 use crate::table::schema::Schema;
 
-/// What is read at a time, in bytes.
+/// Size of a read in bytes.
 const BLOCK: usize = 256 << 10;
 
 fn fault(error: &csv::Error) -> Fault {
@@ -28,7 +28,7 @@ fn fault(error: &csv::Error) -> Fault {
     }
 }
 
-/// A whole file.
+/// Loads a whole file.
 pub(super) fn file(
     reader: Box<dyn Read + '_>,
     schema: &Schema,
@@ -41,7 +41,7 @@ pub(super) fn file(
         .from_reader(reader);
     let mut record = csv::ByteRecord::new();
     let mut order: Option<Vec<usize>> = None;
-    // Its own copy of what a record says, since it is read over.
+    // Copies the position, since the record is overwritten.
     while reader
         .read_byte_record(&mut record)
         .map_err(|error| fault(&error))?
@@ -73,7 +73,7 @@ pub(super) fn file(
     }
 }
 
-/// Which columns the fields of the first line name.
+/// Maps the fields of the first line to columns.
 fn columns(schema: &Schema, names: &csv::ByteRecord) -> Result<Vec<usize>, String> {
     let mut order = Vec::with_capacity(names.len());
     for name in names {

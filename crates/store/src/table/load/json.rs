@@ -1,4 +1,4 @@
-//! JSON files: a list of objects, or one object with such a list; and lines with an object each.
+//! JSON files: a list of objects, or an object with such a list; and lines with an object each.
 
 use super::fault::{Fault, Sink};
 use super::object::{Cursor, Objects, Stop, is_space};
@@ -7,7 +7,7 @@ use super::window::Window;
 use crate::table::job::Place;
 use crate::table::schema::Schema;
 
-/// How deep may be what is passed over beside the list.
+/// Maximum nesting depth of skipped values.
 const DEPTH_MAX: usize = 128;
 
 pub(super) struct Reader<'a, 'b> {
@@ -31,7 +31,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    /// The byte behind spaces, which has to be there.
+    /// Returns the next byte after whitespace, which must exist.
     fn next(&mut self) -> Result<u8, Fault> {
         match self.window.skip(is_space)? {
             Some(byte) => Ok(byte),
@@ -46,7 +46,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    /// A whole file.
+    /// Loads a whole file.
     pub(super) fn file(&mut self, pack: &mut Pack, sink: &mut Sink<'_>) -> Result<(), Fault> {
         self.window.skip_mark()?;
         match self.next()? {
@@ -63,7 +63,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         self.nothing_follows()
     }
 
-    /// The fields of the object around the list.
+    /// Parses the fields of the object around the list.
     fn fields(&mut self, pack: &mut Pack, sink: &mut Sink<'_>) -> Result<(), Fault> {
         let begin = self.window.offset();
         let mut found: Option<String> = None;
@@ -138,7 +138,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    /// Passes over a value that nobody asks for; of it brackets and strings are looked at.
+    /// Skips a value, checking only brackets and strings.
     fn pass(&mut self) -> Result<(), Fault> {
         let mut open: Vec<u8> = Vec::new();
         loop {
@@ -178,7 +178,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    /// The objects of a list, behind its bracket.
+    /// Parses the objects of a list after its bracket.
     fn elements(&mut self, pack: &mut Pack, sink: &mut Sink<'_>) -> Result<(), Fault> {
         if self.next()? == b']' {
             self.window.take(1);
@@ -227,7 +227,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    /// Objects, one on each line; empty lines are passed over.
+    /// Loads one object per line; skips empty lines.
     pub(super) fn lines(&mut self, pack: &mut Pack, sink: &mut Sink<'_>) -> Result<(), Fault> {
         self.window.skip_mark()?;
         let mut line = 0;
