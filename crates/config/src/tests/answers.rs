@@ -38,7 +38,7 @@ fn what_files_are_sent_with() {
     assert_eq!(sub.headers, headers(&[("Content-Security-Policy", policy)]));
     assert_eq!(plain.headers, headers(&[]));
 
-    // What is printed says the same, nothing of it masked.
+    // The printed values are the same, without masking.
     let printed = config.effective.to_string();
     for line in [
         "precompressed = [\"gzip\", \"br\"]",

@@ -1,4 +1,4 @@
-//! `[events]`: who is told what happens.
+//! `[events]`: the receivers of events.
 
 use std::time::Duration;
 

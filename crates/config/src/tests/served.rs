@@ -1,4 +1,4 @@
-//! What may not be served, and what is dangerous together.
+//! Tests of files that may not be served, and of combinations that are dangerous.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! `[[service]]`: good ones, and what is said about bad ones.
+//! `[[service]]`: valid sections, and the messages for invalid ones.
 
 use std::path::Path;
 use std::time::Duration;

@@ -237,7 +237,7 @@ fn kind(name: &[u8], command: &Command) -> Fate {
     }
 }
 
-/// Adds an argument; the error says what is expected.
+/// Adds an argument; the error describes the expected types.
 fn push(lua: &Lua, command: &mut Command, value: &Value) -> Result<(), String> {
     let found = match value {
         Value::String(text) => {

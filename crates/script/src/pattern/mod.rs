@@ -59,7 +59,7 @@ pub(crate) enum Error {
     NothingToClose,
     /// `(` without `)`
     Unfinished,
-    /// `%1` for what is no whole capture
+    /// `%1` without a complete capture of that number
     CaptureIndex,
     /// More than [`CAPTURES_MAX`] captures.
     TooManyCaptures,
