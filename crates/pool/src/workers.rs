@@ -189,7 +189,9 @@ impl Workers {
     }
 
     fn take_frame(&mut self, from: From, bytes: Vec<u8>, head_bytes: usize) {
-        let in_hand = from.number.and_then(|number| self.in_hand.get(&number).copied());
+        let in_hand = from
+            .number
+            .and_then(|number| self.in_hand.get(&number).copied());
         let read = FromWorker::read(frame_of(&bytes, head_bytes), |id| {
             in_hand.filter(|_| from.id == Some(id)).map(|one| one.name)
         });
@@ -319,9 +321,13 @@ impl Workers {
             let found = found.filter(|one| !one.is_closing);
             let mut head = ResultHead::new(call.id);
             head.open = Some(found.is_some());
-            head.user = found.and_then(|one| one.user.clone()).map(|user| user.into_string().into());
+            head.user = found
+                .and_then(|one| one.user.clone())
+                .map(|user| user.into_string().into());
             let attributes = found.and_then(|one| one.attributes.as_deref());
-            let attributes = attributes.into_iter().flat_map(veche_runtime::Attributes::iter);
+            let attributes = attributes
+                .into_iter()
+                .flat_map(veche_runtime::Attributes::iter);
             head.attributes = attributes
                 .map(|(name, value)| (name.to_owned(), value.into()))
                 .collect();
@@ -506,7 +512,9 @@ impl Workers {
         }
         if !self.older.is_empty() {
             let older = mem::take(&mut self.older);
-            let kept = older.into_iter().filter(|link| self.is_used(link.generation));
+            let kept = older
+                .into_iter()
+                .filter(|link| self.is_used(link.generation));
             self.older = kept.collect();
         }
     }
@@ -607,7 +615,8 @@ impl Runtime for Workers {
     fn attach(&mut self, host: &Host) {
         self.wake = WakeOf(host.wake.clone());
         if let Some(wake) = &host.wake {
-            self.links().for_each(|link| link.outlet.set_wake(wake.clone()));
+            self.links()
+                .for_each(|link| link.outlet.set_wake(wake.clone()));
         }
     }
 

@@ -23,7 +23,7 @@ pub(crate) struct Connection {
 /// Data that waits to be sent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
-    /// The backlog exceeds its limit, which senders are told.
+    /// The backlog exceeds its limit; sends report it.
     is_full: bool,
     /// The batch of effects in which `bytes` were sent.
     batch: u32,

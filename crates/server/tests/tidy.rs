@@ -47,7 +47,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "veche-outbound",
-        &["veche-calls", "veche-fastcgi", "veche-nodes", "veche-tls", "veche-types"],
+        &[
+            "veche-calls",
+            "veche-fastcgi",
+            "veche-nodes",
+            "veche-tls",
+            "veche-types",
+        ],
     ),
     (
         "veche-frontends",

@@ -38,7 +38,7 @@ pub(super) struct Checked {
 /// Who can read clients' data in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// Nobody else: TLS, or this machine only.
+    /// No other host: TLS, or this machine only.
     Sealed,
     /// Hosts between this machine and a proxy, which may terminate TLS.
     Proxied,

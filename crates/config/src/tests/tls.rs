@@ -240,7 +240,7 @@ fn certificates_that_are_ordered() {
     };
     assert_ne!(one.file, other.file);
 
-    // Without the section it is Let's Encrypt, and where authorities can't look is told.
+    // Without the section the authority is Let's Encrypt, and there is a warning where it can't connect.
     let config = good(
         "[[listen]]\naddress = \"0.0.0.0:8443\"\nallow = [\"10.0.0.0/8\"]\ntls = { acme = [\"a.example\"] }",
     );

@@ -65,7 +65,7 @@ pub(super) unsafe fn connection(state: *mut lua_State) -> ConnectionId {
 /// # Safety
 /// With nothing in the frame that has a destructor.
 pub(super) unsafe fn fail(state: *mut lua_State, words: &CStr) -> ! {
-    // SAFETY: see above; the error is caught by whoever called the function.
+    // SAFETY: see above; the caller of the function catches the error.
     unsafe {
         ffi::luaL_where(state, 1);
         ffi::lua_pushstring(state, words.as_ptr());

@@ -347,7 +347,7 @@ impl Machine {
         // SAFETY: the coroutine is alive; see `Coroutine`.
         let waited = unsafe { ffi::lua_status(state) } == ffi::LUA_YIELD;
         let arguments = if waited {
-            // SAFETY: what a yielded coroutine has on its stack is what it yielded; nobody needs it any more.
+            // SAFETY: a yielded coroutine has only the yielded values on its stack, which are not needed any more.
             unsafe { ffi::lua_settop(state, 0) };
             push_all(state, answer);
             answer.len() as c_int

@@ -64,7 +64,7 @@ impl Vm {
     }
 
     /// Marks a connection's outbox as full until [`drained`](Self::drained): data to another server is rejected, and
-    /// senders to a client are told.
+    /// sends to a client report it.
     pub fn full(&self, id: ConnectionId) {
         let connections = &self.desk.world.connections;
         connections.borrow_mut().set_full(id, true);
