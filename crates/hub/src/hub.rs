@@ -14,7 +14,6 @@ use crate::announcements::Announcements;
 use crate::chain::Reads;
 use crate::channel::{Channels, Home};
 use crate::engine::Step;
-use crate::engines::NodeEngine;
 use crate::happenings::Happenings;
 use crate::holds::Holds;
 use crate::homes;
@@ -29,8 +28,8 @@ use crate::stalled::Stalled;
 use crate::subscription::Subscriptions;
 use crate::user::Gone;
 use crate::{
-    Answer, Caller, ChannelName, Encodings, Engine, Mail, Namespaces, Now, Options, Outlet,
-    WorkerId,
+    Answer, Caller, ChannelName, Encodings, Engine, Mail, Namespaces, NodeEngine, Now, Options,
+    Outlet, WorkerId,
 };
 
 /// One worker's hub, with the [engine](crate::engine) of the channels whose home it is.

@@ -20,9 +20,8 @@ use std::sync::Arc;
 
 use crate::Version;
 use crate::channel::Home;
-use crate::engines::NodeEngine;
 use crate::stream::Stream;
-use crate::{ChannelName, Epoch, Hub, MemoryEngine, NameError, Outlet, Publication};
+use crate::{ChannelName, Epoch, Hub, MemoryEngine, NameError, NodeEngine, Outlet, Publication};
 
 /// What nobody waits for is handed over with the next batch, or by itself when it is so much.
 const CHANGES_MAX: usize = 1024;

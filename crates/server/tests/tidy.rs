@@ -180,6 +180,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-files",
             "veche-mailbox",
             "veche-net",
+            "veche-nodes",
             "veche-config",
             "veche-logging",
             "veche-supervisor",
@@ -211,6 +212,7 @@ const EDGES: &[(&str, &[&str])] = &[
 
 /// What the tests of a crate may depend on beside that.
 const TEST_EDGES: &[(&str, &[&str])] = &[
+    ("veche-outbound", &["veche-hub"]),
     ("veche-frontends", &["veche-worker"]),
     ("veche-worker", &["veche-proto", "veche-jwt"]),
     ("veche", &["veche-sim"]),
