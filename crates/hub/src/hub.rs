@@ -14,7 +14,6 @@ use crate::announcements::Announcements;
 use crate::chain::Reads;
 use crate::channel::{Channels, Home};
 use crate::engine::Step;
-use crate::engines::NodeEngine;
 use crate::happenings::Happenings;
 use crate::holds::Holds;
 use crate::joins::Joins;

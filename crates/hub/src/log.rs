@@ -20,7 +20,6 @@
 use std::sync::Arc;
 
 use crate::channel::Home;
-use crate::engines::NodeEngine;
 use crate::stream::Stream;
 use crate::{Append, Batch, ChannelName, Hub, NameError, Outlet, Restored};
 

@@ -13,6 +13,7 @@
 //! * *Epochs.* An item of another epoch ends the one before it: the position is lost. After a restart of the store each
 //!   channel in use is compared before anything is published, and begins a new epoch where what was seen is not stored.
 
+mod calls;
 mod data;
 mod entries;
 mod events;
@@ -23,7 +24,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use veche_nodes::engine::channel::{self as wire, Direction, Keep};
+use veche_nodes::engine::channel::{self as wire, Keep};
 
 use crate::chain::{Reach, Read};
 use crate::engine::{
@@ -37,7 +38,7 @@ use crate::{
 use entries::{Entries, Entry, Feed};
 use waiting::Waiting;
 
-/// Calls of [`Engine::maintain`] with [`Round::Full`], about seconds, for which orders wait for a connection.
+/// Calls of [`Engine::maintain`](crate::Engine::maintain) with [`Round::Full`](crate::engine::Round::Full), about seconds, for which orders wait for a connection.
 const PATIENCE: u32 = 5;
 
 /// Such calls after which the top of a channel is compared that had no item meanwhile.
@@ -45,10 +46,6 @@ const LOOK_TICKS: u32 = 60;
 
 /// Such calls within which all slots are looked at for those that are not needed.
 const SPARE_TICKS: u32 = 15;
-
-/// Publications that wait at most, and their bytes; beyond that publishers pause.
-const WAITING_MAX: usize = 1 << 16;
-const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// The shortest time for which positions are stored: subscribed channels are looked at more often.
 const POSITION_TTL_MS_MIN: u64 = 5 * 60 * 1000;
@@ -422,309 +419,5 @@ impl RemoteEngine {
         let look = &mut self.looks[which];
         *look = (*look + 1) % self.entries.end().max(1);
         *look
-    }
-}
-
-impl Engine for RemoteEngine {
-    fn open(&mut self, channel: u32, name: &Arc<str>, _now_ms: u64) -> u32 {
-        let place = self.entries.find_or_insert(name);
-        if let Some(entry) = self.entries.get_mut(place) {
-            entry.channel = Some(channel);
-            if entry.feed == Feed::Live && !entry.has_position() {
-                self.check(place, false);
-            }
-        }
-        place
-    }
-
-    fn close(&mut self, slot: u32, _name: &Arc<str>) {
-        if let Some(entry) = self.entries.get_mut(slot) {
-            entry.channel = None;
-        }
-        self.entries.release(slot);
-    }
-
-    fn publish(&mut self, offer: &mut Offer<'_, '_>) -> crate::engine::Order {
-        let id = self.rng.u64(1..);
-        let info = offer.info.map(|info| &**info);
-        let payload = offer.payload.borrow();
-        let data = data::encode(id, payload, offer.at_ms, offer.event, info);
-        let keep = match (offer.slot, offer.history) {
-            (Some(_), Some(history)) => Some(self.keep(history)),
-            _ => None,
-        };
-        if let Some(entry) = offer.slot.and_then(|slot| self.entries.get_mut(slot)) {
-            entry.waiting += 1;
-        }
-        self.waiting_bytes += data.len();
-        let publish = wire::Publish {
-            ticket: 0,
-            channel: Arc::clone(offer.name),
-            topic: self.topic(offer.name).map(Arc::from),
-            data,
-            keep,
-            key: offer.idempotency_key().map(Into::into),
-            version: offer.version().cloned(),
-            repeats_since: None,
-        };
-        self.order(Task::Publish {
-            receipt: offer.receipt(),
-            slot: offer.slot,
-            publish: Box::new(publish),
-            sent_at: None,
-        });
-        crate::engine::Order::Later
-    }
-
-    fn is_deferring(&self) -> bool {
-        true
-    }
-
-    fn reaches_others(&self) -> bool {
-        true
-    }
-
-    fn is_full(&self) -> bool {
-        self.waiting.len() >= WAITING_MAX || self.waiting_bytes >= WAITING_BYTES_MAX
-    }
-
-    fn waiting(&self, slot: u32) -> u32 {
-        self.entries.get(slot).map_or(0, |entry| entry.waiting)
-    }
-
-    fn fence(&mut self, slot: u32, receipt: Receipt) {
-        if let Some(entry) = self.entries.get_mut(slot) {
-            entry.waiting += 1;
-        }
-        self.order(Task::Fence(receipt));
-        self.pass_fences();
-    }
-
-    fn follow(&mut self, name: &Arc<str>, slot: Option<u32>) -> Step<()> {
-        let place = self.entries.find_or_insert(name);
-        debug_assert!(slot.is_none_or(|slot| slot == place));
-        let (ticks, topic) = (self.ticks, self.topic(name).map(Arc::<str>::from));
-        let Some(entry) = self.entries.get_mut(place) else {
-            return Step::Later;
-        };
-        entry.is_followed = true;
-        entry.feed = Feed::Begun(ticks);
-        self.begun.push_back((ticks, Arc::clone(name)));
-        match topic {
-            None => self.orders.push(wire::Order::Follow(Arc::clone(name))),
-            Some(topic) => {
-                let known = self.topics.entry(Arc::clone(&topic)).or_default();
-                known.followers += 1;
-                if known.is_live {
-                    return match self.place(place) {
-                        true => Step::Done(()),
-                        false => Step::Later,
-                    };
-                }
-                if known.followers == 1 {
-                    self.orders.push(wire::Order::Follow(topic));
-                }
-            }
-        }
-        Step::Later
-    }
-
-    fn unfollow(&mut self, name: &Arc<str>, _slot: Option<u32>) {
-        self.stop_following(name);
-        let is_other =
-            |report: &Report| !matches!(report, Report::Following(one, _) if one == name);
-        self.reports.retain(is_other);
-    }
-
-    fn join(&mut self, kept: Kept<'_>, joining: &SubscribeOptions) -> Step<Joined> {
-        let entry = self.entries.get(kept.slot);
-        let is_placed = |entry: &&Entry| entry.feed == Feed::Live && entry.has_position();
-        match entry.filter(is_placed) {
-            Some(entry) if joining.since.is_none() => Step::Done(Joined {
-                position: entry.position(),
-                recovered: None,
-            }),
-            _ => Step::Later,
-        }
-    }
-
-    fn is_empty(&self, slot: u32) -> bool {
-        let entry = self.entries.get(slot);
-        entry.is_some_and(|entry| entry.has_position() && entry.known.0 == 0)
-    }
-
-    fn read(
-        &mut self,
-        kept: Kept<'_>,
-        query: &Query,
-        answer_max: usize,
-        receipt: Receipt,
-    ) -> Step<Result<Page, HistoryError>> {
-        if query.limit != usize::MAX && query.limit > answer_max {
-            return Step::Done(Err(HistoryError::TooMany(answer_max)));
-        }
-        if let Some(entry) = self.entries.get_mut(kept.slot) {
-            entry.waiting += 1;
-        }
-        let read = wire::Read {
-            ticket: 0,
-            channel: Arc::clone(kept.name),
-            keep: self.keep(kept.history),
-            since: query.since.map(|since| since.offset),
-            // One more shows that there are too many.
-            limit: query.limit.min(answer_max.saturating_add(1)),
-            direction: match query.is_reverse {
-                true => Direction::Reverse,
-                false => Direction::Forward,
-            },
-        };
-        self.order(Task::History {
-            receipt,
-            query: *query,
-            answer_max,
-            read: Box::new(read),
-            expired_ms: kept.now_ms.saturating_sub(kept.history.ttl_ms),
-        });
-        Step::Later
-    }
-
-    fn read_since(&mut self, slot: u32, read: Read) {
-        let Some(entry) = self.entries.get(slot) else {
-            return;
-        };
-        let channel = Arc::clone(&entry.name);
-        let Some(history) = self.namespaces.of(&channel).history else {
-            return self.reports.push_back(Report::Chain(channel, read, None));
-        };
-        let (since, limit) = match read.reach {
-            Reach::Since(since) => (Some(since), RECOVERED_MAX),
-            Reach::Top => (None, 0),
-        };
-        let order = wire::Read {
-            ticket: 0,
-            channel,
-            keep: self.keep(&history),
-            since,
-            limit,
-            direction: Direction::Latest,
-        };
-        self.order(Task::Chain {
-            read,
-            order: Box::new(order),
-            expired_ms: self.now_ms.saturating_sub(history.ttl_ms),
-        });
-    }
-
-    fn resume(&mut self, slot: u32, position: Position) {
-        if let Some(entry) = self.entries.get_mut(slot)
-            && entry.epoch == position.epoch
-        {
-            entry.last = position.offset;
-        }
-    }
-
-    fn remove(&mut self, kept: Kept<'_>, receipt: Receipt) -> Step<Result<(), HistoryError>> {
-        if let Some(entry) = self.entries.get_mut(kept.slot) {
-            entry.waiting += 1;
-        }
-        let channel = Arc::clone(kept.name);
-        self.order(Task::Remove { receipt, channel });
-        Step::Later
-    }
-
-    fn fed(
-        &mut self,
-        slot: u32,
-        publication: &Publication,
-        _history: &History,
-        wants_previous: bool,
-        _now_ms: u64,
-    ) -> Option<Payload> {
-        let entry = self.entries.get_mut(slot)?;
-        let position = publication.position?;
-        if entry.epoch == position.epoch {
-            entry.last = position.offset;
-        }
-        if !wants_previous {
-            return None;
-        }
-        let payload = Box::new(publication.payload.clone());
-        entry.previous.replace(payload).map(|previous| *previous)
-    }
-
-    fn ready(&self) -> usize {
-        self.reports.len()
-    }
-
-    fn poll(&mut self) -> Option<Report> {
-        self.reports.pop_front()
-    }
-
-    fn settle(&mut self, slot: u32) {
-        if let Some(entry) = self.entries.get_mut(slot) {
-            entry.waiting = entry.waiting.saturating_sub(1);
-        }
-    }
-
-    fn position(&self, slot: u32) -> Position {
-        let unknown = Position {
-            epoch: Epoch::UNKNOWN,
-            offset: 0,
-        };
-        self.entries.get(slot).map_or(unknown, Entry::position)
-    }
-
-    fn member(&mut self, change: MemberChange<'_>) -> Step<bool> {
-        self.change_member(&change)
-    }
-
-    fn presence(
-        &mut self,
-        here: Members<'_>,
-        asker: Asker,
-    ) -> Step<Result<Box<[Arc<ClientInfo>]>, PresenceError>> {
-        self.ask_members(here.channel, asker, false);
-        Step::Later
-    }
-
-    fn presence_stats(
-        &mut self,
-        here: Members<'_>,
-        asker: Asker,
-    ) -> Step<Result<PresenceStats, PresenceError>> {
-        self.ask_members(here.channel, asker, true);
-        Step::Later
-    }
-
-    fn set_limits(&mut self, namespaces: &Namespaces, _bytes_max: usize, _workers: u16) {
-        self.namespaces = namespaces.clone();
-    }
-
-    fn maintain(&mut self, catalog: &Catalog<'_>, now_ms: u64, round: Round, gone: &mut Vec<u32>) {
-        if round == Round::Step {
-            return;
-        }
-        self.now_ms = now_ms;
-        self.ticks = self.ticks.wrapping_add(1);
-        self.lose_patience();
-        self.restore_members(catalog);
-        self.look_for_spare(catalog, gone);
-        if self.connection.is_some() {
-            self.look_for_missed();
-        }
-    }
-
-    fn has_maintenance(&self) -> bool {
-        self.entries.len() > 0 || self.waiting.len() > 0
-    }
-
-    fn gauges(&self) -> Gauges {
-        Gauges {
-            waiting: self.waiting.len(),
-            ready: self.reports.len(),
-            waiting_bytes: self.waiting_bytes,
-            channels: self.entries.len(),
-            bytes: 0,
-        }
     }
 }

@@ -128,10 +128,10 @@ impl<E: Engine> Hub<E> {
         terms: Option<&Arc<PublishOptions>>,
         origin: Origin,
     ) -> Option<Published> {
-        let slot = self.channels[index].home.stream();
-        let Some(slot) = slot.filter(|_| self.pending_of(index) > 0) else {
+        if self.pending_of(index) == 0 {
             return Some(first);
-        };
+        }
+        let slot = self.stream_of(index);
         let receipt = Receipt {
             channel: index,
             origin,

@@ -194,6 +194,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-files",
             "veche-mailbox",
             "veche-net",
+            "veche-nodes",
             "veche-config",
             "veche-logging",
             "veche-supervisor",
@@ -225,6 +226,7 @@ const EDGES: &[(&str, &[&str])] = &[
 
 /// Additional dependencies that a crate's tests may have.
 const TEST_EDGES: &[(&str, &[&str])] = &[
+    ("veche-outbound", &["veche-hub"]),
     ("veche-frontends", &["veche-worker"]),
     ("veche-worker", &["veche-proto", "veche-jwt"]),
     ("veche", &["veche-sim"]),

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use veche_hub::{Epoch, Hub, Options, Position, RemoteEngine, WorkerId};
+use veche_hub::{Epoch, Hub, Options, Position, PublishOptions, RemoteEngine, WorkerId};
 use veche_nodes::engine::Store as State;
 use veche_nodes::engine::channel::{
     Direction, Event, Found, Keep, Members, Order, Publish, Published, id_of,
@@ -344,5 +344,25 @@ impl Model {
             });
         }
         Published::Done(position, Some(u32::from(is_followed)))
+    }
+}
+
+/// Where nothing is stored either: a repetition is not answered before it is known what became of the first.
+#[test]
+fn a_repetition_waits_for_the_first() {
+    for seed in 0..20 {
+        let mut bench = remote(seed, false);
+        bench.settle();
+        let passing = PublishOptions {
+            idempotency_key: Some("key".into()),
+            is_passing: true,
+            ..PublishOptions::default()
+        };
+        bench.publish_with("a", Some(passing.clone()));
+        bench.publish_with("b", Some(passing));
+        assert!(bench.published.is_empty());
+        bench.settle();
+        let skipped: Vec<_> = bench.published.iter().map(|one| one.is_skipped).collect();
+        assert_eq!(skipped, [false, true]);
     }
 }

@@ -18,6 +18,7 @@
 //! * *Return*: after a break the stream is read to its end before the node announces itself.
 //! * *Blocks* are stored beside the stream as well, so a node that starts later has those that the stream has forgotten.
 
+mod callers;
 mod commands;
 mod peers;
 mod question;
@@ -33,10 +34,11 @@ use veche_types::{ConnectionId, Position, WorkerId};
 
 use crate::engine::peer::{Entries, Event, LEASE_RENEWAL_MS, Order};
 use crate::{
-    Announcement, Answer, Block, BlockCommand, Caller, Connections, Envelope, Ignored,
-    IgnoredCounts, Listing, Message, NodeId, Numbers, Reply, Ticket, UserStatus,
+    Announcement, Answer, Block, BlockCommand, Caller, Envelope, Ignored, IgnoredCounts, Message,
+    NodeId, Numbers, Reply, Ticket,
 };
 
+use callers::{caller_of, clear_caller, empty, set_caller};
 use commands::{Commands, Next};
 use peers::Peers;
 pub use peers::{Disagreement, Peer};
@@ -693,54 +695,5 @@ impl Node {
     fn ticket(&mut self) -> u64 {
         self.next_ticket += 1;
         self.next_ticket
-    }
-}
-
-/// Returns the answer to a message before any node has answered.
-fn empty(message: &Message) -> Answer {
-    match message {
-        Message::Connections(_) => Answer::Connections(Connections::default()),
-        Message::Channels(_) => Answer::Channels(Listing::default()),
-        Message::UserStatus(_) => Answer::UserStatus(UserStatus::default()),
-        Message::Block(_) => Answer::Blocked(Ok(())),
-        _ => Answer::Instructed { connections: 0 },
-    }
-}
-
-fn caller_of(message: &Message) -> Option<Caller> {
-    match message {
-        Message::Instruct(command) => command.caller,
-        Message::Block(command) => command.caller,
-        Message::Connections(census) => Some(census.caller),
-        Message::Channels(query) => Some(query.caller),
-        Message::UserStatus(query) => Some(query.caller),
-        Message::Announce(_)
-        | Message::Leave
-        | Message::Answer(_)
-        | Message::Relay(_)
-        | Message::App(_) => None,
-    }
-}
-
-fn set_caller(message: &mut Message, caller: Caller) {
-    match message {
-        Message::Instruct(command) => command.caller = Some(caller),
-        Message::Block(command) => command.caller = Some(caller),
-        Message::Connections(census) => Arc::make_mut(census).caller = caller,
-        Message::Channels(query) => query.caller = caller,
-        Message::UserStatus(query) => query.caller = caller,
-        Message::Announce(_)
-        | Message::Leave
-        | Message::Answer(_)
-        | Message::Relay(_)
-        | Message::App(_) => {}
-    }
-}
-
-fn clear_caller(message: &mut Message) {
-    match message {
-        Message::Instruct(command) => command.caller = None,
-        Message::Block(command) => command.caller = None,
-        _ => {}
     }
 }

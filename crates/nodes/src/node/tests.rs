@@ -8,7 +8,8 @@ use super::*;
 use crate::engine::Store;
 use crate::engine::peer::LEASE_MS;
 use crate::{
-    CONNECTED_MAX, Census, ChannelsQuery, Deed, Glob, Instruction, UserCommand, UserStatusQuery,
+    CONNECTED_MAX, Census, ChannelsQuery, Connections, Deed, Glob, Instruction, Listing,
+    UserCommand, UserStatus, UserStatusQuery,
 };
 
 const WORKERS: u16 = 2;

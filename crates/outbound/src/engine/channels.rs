@@ -13,12 +13,12 @@ use veche_nodes::engine::channel::{
 use veche_nodes::engine::peer::Entries;
 use veche_types::Position;
 
-use super::Shared;
 use super::commands::{self, Client};
 use super::feed::Change;
 use super::port::Events;
 use super::replies::{bytes, entries, list, number, position, text};
 use super::scripts::{Loaded, Script};
+use super::shared::Shared;
 
 /// How long publishers' keys are stored, in milliseconds, as the hub does.
 const KEY_TTL_MS: u64 = 5 * 60 * 1000;

@@ -13,7 +13,7 @@ use veche_nodes::engine::Store;
 use super::port::Events;
 use super::scripts::Loaded;
 use super::session::{Known, Session};
-use super::{EngineFigures, Shared};
+use super::shared::{EngineFigures, Shared};
 use crate::redis::PAUSES;
 use crate::redis::values::fault;
 

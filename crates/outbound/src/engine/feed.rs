@@ -18,7 +18,7 @@ use veche_nodes::engine::{Store, channel, peer};
 use super::port::Events;
 use super::replies::{bytes, message};
 use super::session::Session;
-use super::{EngineFigures, Shared};
+use super::shared::{EngineFigures, Shared};
 use crate::redis::PAUSES;
 use crate::redis::values::fault;
 

@@ -10,12 +10,12 @@ use veche_nodes::NodeId;
 use veche_nodes::engine::peer::{Entries, Event, LEASE_MS, LEASE_RENEWAL_MS, Order};
 use veche_nodes::engine::{Store, channel};
 
-use super::Shared;
 use super::commands::{self, Client};
 use super::feed::Change;
 use super::port::Events;
 use super::replies::{bytes, entries, list, number, position, text};
 use super::scripts::{Loaded, Script};
+use super::shared::Shared;
 
 /// Entries that the control stream stores.
 const CONTROL_SIZE: u32 = 10_000;

@@ -12,7 +12,7 @@ use veche_nodes::engine::Store;
 
 use super::replies::{bytes, list, text};
 use super::scripts::{Loaded, Script};
-use super::{EngineFigures, Notice, Shared};
+use super::shared::{EngineFigures, EngineSettings, Notice, Sentinel, Shared};
 use crate::redis::link::Dialer;
 use crate::redis::values::fault;
 
@@ -345,8 +345,8 @@ async fn primary(shared: &Shared) -> Result<Arc<Keyspace>, Fault> {
 }
 
 async fn ask_sentinel(
-    settings: &super::EngineSettings,
-    sentinel: &super::Sentinel,
+    settings: &EngineSettings,
+    sentinel: &Sentinel,
     host: &str,
     port: u16,
 ) -> Result<(String, u16), Fault> {
