@@ -156,14 +156,8 @@ fn what_no_pool_can_carry_out_is_invalid() {
         wanted: Wanted::Value,
     };
     for (result, words) in [
-        (
-            redis("shop", &["GET", "a"]),
-            "there is no pool \"shop\"",
-        ),
-        (
-            statement.call(&Configured),
-            "there is no pool \"cache\"",
-        ),
+        (redis("shop", &["GET", "a"]), "there is no pool \"shop\""),
+        (statement.call(&Configured), "there is no pool \"cache\""),
         (redis("cache", &["SELECT", "1"]), "SELECT is not possible"),
     ] {
         let fault = result.expect_err(words);

@@ -75,8 +75,7 @@ impl<'a> Outside<'a> {
     /// There is no such pool, or the command is none that connections can share.
     pub fn call(self, pools: &impl Pools) -> Result<Call, Fault> {
         let invalid = |words: String| Fault::new(FaultKind::Invalid, words);
-        let unknown =
-            |name: &str| invalid(format!("there is no pool {name:?} of this kind"));
+        let unknown = |name: &str| invalid(format!("there is no pool {name:?} of this kind"));
         match self {
             Self::Http(fetch) => Ok(Call::Http(Http::Fetch(fetch))),
             Self::Mysql {
