@@ -29,6 +29,7 @@ mod acme;
 mod answers;
 mod apps;
 mod events;
+mod fastcgi;
 mod history;
 mod hooks;
 mod identity;

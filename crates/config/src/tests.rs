@@ -18,6 +18,7 @@ mod answers;
 mod apps;
 mod bad;
 mod events;
+mod fastcgi;
 mod history;
 mod hooks;
 mod identity;

@@ -6,10 +6,11 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use veche_calls::SecretUrl;
+use veche_calls::{FastcgiPool, SecretUrl};
 use veche_frontends::access::{Access, Networks};
 use veche_frontends::outbox::Keeping;
 use veche_frontends::pace::Pacing;
@@ -348,6 +349,26 @@ pub struct App {
     pub files: Option<PathBuf>,
     /// Handed to the script as it is.
     pub options: toml::Table,
+    /// Whom to ask where the script is not run here.
+    pub fastcgi: Option<Fastcgi>,
+}
+
+impl App {
+    /// Returns the file of the script where it is run here.
+    pub fn own_script(&self) -> Option<&Path> {
+        self.fastcgi.is_none().then_some(self.script.as_path())
+    }
+}
+
+/// An application behind FastCGI.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fastcgi {
+    /// Whom to ask, and the limits.
+    pub pool: Arc<FastcgiPool>,
+    /// Names of the events that the script handles.
+    pub events: Vec<String>,
+    /// Address of the API for the script, and its key.
+    pub api: Option<(String, Option<Secret>)>,
 }
 
 /// `[[service]]`: work without clients.

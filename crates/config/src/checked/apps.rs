@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use veche_terminal::{nearest_hint, shown};
 
-use super::{Checker, Served, text};
+use super::fastcgi::OF_FASTCGI;
+use super::{Checker, Served, text, word};
 use crate::raw::Table;
 use crate::types::App;
 use crate::value::Value;
@@ -61,6 +62,20 @@ impl Checker<'_> {
         for table in tables {
             let name = self.name_of_app(table, &apps);
             apps.some_nameless |= name.is_none();
+            if word(table, "runtime") == "fastcgi" {
+                let app = app_of(table, String::new(), PathBuf::new());
+                let app = self.fastcgi(table, name.as_deref(), app);
+                apps.list.push(Checked {
+                    at: table.at,
+                    name,
+                    route: None,
+                    used: false,
+                    script: None,
+                    app,
+                });
+                continue;
+            }
+            self.of_another_runtime(table, &OF_FASTCGI, "lua");
             let script = self.required(table, "script");
             let script = script.and_then(|script| self.script(table, &script));
             let files = self.files(table);
@@ -153,7 +168,8 @@ impl Checker<'_> {
         }
         let Some(name) = text(table, "app") else {
             if table.is_sound("app") && table.is_sound("script") {
-                let why = "[[route]] with handler \"lua\" has to have \"script\" or \"app\"";
+                let why =
+                    "[[route]] with handler \"lua\" or \"app\" has to have \"script\" or \"app\"";
                 self.problems.add(table.at, why);
             }
             return None;
@@ -292,6 +308,7 @@ pub(super) fn app_of(table: &Table, name: String, script: PathBuf) -> App {
             Some(Value::Table(options)) => options,
             _ => toml::Table::new(),
         },
+        fastcgi: None,
     }
 }
 

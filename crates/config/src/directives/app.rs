@@ -28,6 +28,13 @@ pub(super) const REQUEST_TIMEOUT: Kind = Kind::Duration {
     off: true,
 };
 
+/// What times of events are made of.
+const TIME: Kind = Kind::Duration {
+    min: Duration::from_millis(1),
+    max: seconds(86_400),
+    off: false,
+};
+
 /// What `files` is made of.
 pub(super) const FILES: Kind = Kind::Text {
     expected: "a folder",
@@ -43,10 +50,81 @@ pub(super) static APP: &[Directive] = &[
         "The name used by routes and the log. Unique among apps.",
     ),
     Section::App.row(
+        "runtime",
+        Kind::Word {
+            words: &["lua", "fastcgi"],
+            hidden: &[],
+        },
+        Default::Toml("\"lua\""),
+        "What runs the script. `\"lua\"`: the server itself. `\"fastcgi\"`: a FastCGI server such as php-fpm, which gets each event as a request ([the guide](../guide/php.md)). An app that changes its runtime needs another name, or a restart.",
+    ),
+    Section::App.row(
         "script",
         SCRIPT,
         Default::Required,
-        "The Lua file to run. Modules are loaded from its folder.",
+        "The Lua file to run. Modules are loaded from its folder. With `runtime = \"fastcgi\"`: the whole path of the script as the FastCGI server sees it.",
+    ),
+    Section::App.row(
+        "address",
+        Kind::Text {
+            expected: "\"unix:/PATH\" or \"HOST:PORT\"",
+        },
+        Default::Unset("only with `runtime = \"fastcgi\"`, which needs it"),
+        "The address of the FastCGI server, such as `\"unix:/run/php/php8.2-fpm.sock\"`.",
+    ),
+    Section::App.row(
+        "workers",
+        Kind::Integer {
+            min: 1,
+            max: 10_000,
+            words: &[],
+        },
+        Default::Toml("8"),
+        "With `runtime = \"fastcgi\"`: the most events at once. At most `pm.max_children` of the pool, less what others need.",
+    ),
+    Section::App.row(
+        "events",
+        Kind::List {
+            expected: "events such as [\"open\", \"message\"]",
+        },
+        Default::Toml("[\"open\", \"message\", \"close\", \"request\"]"),
+        "With `runtime = \"fastcgi\"`: the events that the script handles, of those of the [runtime protocol](runtime-protocol.md#events) but `start` and `stop`. Each costs a request, so leave out those without a handler.",
+    ),
+    Section::App.row(
+        "event_timeout",
+        TIME,
+        Default::Toml("\"30s\""),
+        "With `runtime = \"fastcgi\"`: the time limit of an event. Beyond it the request is aborted; a connection is closed with 1011, a handshake or request gets 500.",
+    ),
+    Section::App.row(
+        "queue_timeout",
+        TIME,
+        Default::Toml("\"5s\""),
+        "With `runtime = \"fastcgi\"`: how long an event waits where `workers` events are under way, or the backlog of the socket is full. Beyond it a handshake or request gets 503, and the connection of a message is closed with 1013. The event `close` waits on.",
+    ),
+    Section::App.row(
+        "idle_ttl",
+        Kind::Duration {
+            min: Duration::from_millis(1),
+            max: seconds(3600),
+            off: true,
+        },
+        Default::Toml("\"off\""),
+        "With `runtime = \"fastcgi\"`: how long a connection to the FastCGI server is kept for the next event. A kept connection occupies a process of php-fpm, and events are lost with it where the pool has a `pm.max_requests`: set it to 0 there.",
+    ),
+    Section::App.row(
+        "api_url",
+        Kind::Text {
+            expected: "a URL such as \"http://127.0.0.1:8081\"",
+        },
+        Default::Unset("the script has no client for the API"),
+        "With `runtime = \"fastcgi\"`: the address of an internal listener, which the script calls the API at.",
+    ),
+    Section::App.row(
+        "api_key_file",
+        Kind::Text { expected: "a file" },
+        Default::Unset("no key"),
+        "With `runtime = \"fastcgi\"`: a file with the key of the API for the script.",
     ),
     Section::App.row(
         "memory",
