@@ -8,22 +8,19 @@ use veche_frontends::AppId;
 use veche_frontends::hooks::Kinds;
 use veche_outbound::Outbound;
 use veche_runtime::{Effect, Effects, Host, Level, Runtime};
-use veche_script::{App, Code, Limits, LoadRun, Program, Role, Script, Snapshots};
+use veche_script::{App, Code, Limits, LoadRun, Role, Snapshots};
 use veche_store::Store;
 
 use veche_config::{self as config, Config, Restart};
 
+use super::hosted::{Hosted, Program};
 use super::service::Life;
-
-/// What runs handlers: Lua's is the only runtime so far. With a second one this is an enum of both that hands on what
-/// [`Runtime`] asks for, so that a message costs no virtual call.
-pub(super) type Hosted = Script;
 
 /// One application that can be run.
 #[derive(Clone, Debug)]
 pub struct Volume {
     /// What runs.
-    pub(super) program: <Hosted as Runtime>::Program,
+    pub(super) program: Program,
     /// What lies below may be answered with.
     pub files: Option<Arc<Path>>,
     /// Of a service's instance.
@@ -64,7 +61,7 @@ impl Seat {
 impl Volume {
     /// Returns the application's name.
     pub(super) fn name(&self) -> &str {
-        &self.program.app.name
+        self.program.name()
     }
 
     /// Formats an error that prevents the application from running.
@@ -112,8 +109,7 @@ pub fn seeded(shelf: &Shelf, seed: u64, services: Option<&[String]>) -> Result<S
     let volumes = shelf.iter().map(|volume| {
         volume.as_ref().filter(|volume| runs(volume)).map(|volume| {
             let mut volume = Volume::clone(volume);
-            volume.program.store = Arc::clone(&store);
-            volume.program.seed = Some(seed);
+            volume.program.seed(&store, seed);
             Arc::new(volume)
         })
     });
@@ -163,7 +159,7 @@ impl Library {
             is_confined: config.server.sandbox,
         };
         let mut put = |AppId(id), mut volume: Volume| {
-            volume.program.app.limits.snapshots = snapshots.clone();
+            volume.program.set_snapshots(&snapshots);
             if shelf.len() <= usize::from(id) {
                 shelf.resize_with(usize::from(id) + 1, || None);
             }
@@ -200,10 +196,12 @@ impl Library {
         let first = self.read(app, role(1), Some(seat(1)))?;
         let volumes = (1..=*instances).map(|instance| {
             let mut volume = first.clone();
-            volume.program.app.role = role(instance);
             volume.seat = Some(seat(instance));
-            if *instances > 1 {
-                volume.program.app.name = format!("{}/{instance}", app.name);
+            if let Some(program) = volume.program.script_mut() {
+                program.app.role = role(instance);
+                if *instances > 1 {
+                    program.app.name = format!("{}/{instance}", app.name);
+                }
             }
             (format!("\0{}/{instance}", app.name), volume)
         });
@@ -233,6 +231,9 @@ impl Library {
     /// Reads an application's code, and tries it.
     fn read(&self, app: &config::App, role: Role, seat: Option<Seat>) -> Result<Volume, String> {
         let failed = |error: &dyn std::fmt::Display| format!("app {:?}: {error}", app.name);
+        if let Some(processes) = &app.processes {
+            return Ok(self.in_processes(app, processes));
+        }
         let code = Arc::new(Code::read(&app.script).map_err(|error| failed(&error))?);
         let files = app.files.as_deref().map(Arc::from);
         let options = serde_json::to_value(&app.options).map_err(|error| failed(&error))?;
@@ -259,13 +260,13 @@ impl Library {
         let store = Arc::clone(&self.store);
         let mut volume = Volume {
             warnings: Vec::new(),
-            program: Program {
+            program: Program::Script(Box::new(veche_script::Program {
                 app,
                 code,
                 store,
                 seed: None,
                 load_run: self.load_run.clone(),
-            },
+            })),
             files,
             seat,
             hears_events: false,
@@ -275,6 +276,36 @@ impl Library {
         let mut trial = trial.map_err(|error| failed(&error))?;
         volume.warnings = warnings_of(&mut trial);
         Ok(volume)
+    }
+}
+
+impl Library {
+    /// An application that runs in processes of its own. Each time it is read it is another generation of them.
+    fn in_processes(&self, app: &config::App, processes: &config::Processes) -> Volume {
+        let options = serde_json::to_string(&app.options).unwrap_or_else(|_| "{}".to_owned());
+        let program = veche_pool::Program::new(veche_pool::Options {
+            name: app.name.clone(),
+            command: processes.command.clone(),
+            folder: processes.folder.clone(),
+            options,
+            workers: processes.workers,
+            jobs_max: processes.jobs_max,
+            ttl: processes.ttl,
+            queue: processes.queue,
+            queue_timeout: processes.queue_timeout,
+            start_timeout: processes.start_timeout,
+            stop_timeout: processes.stop_timeout,
+            event_timeout: processes.event_timeout,
+            rss_bytes_max: processes.rss_bytes_max,
+        });
+        Volume {
+            warnings: Vec::new(),
+            program: Program::Workers(program),
+            files: app.files.as_deref().map(Arc::from),
+            seat: None,
+            hears_events: false,
+            kinds: self.kinds(self.id(&app.name)),
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use veche_calls::SecretUrl;
@@ -348,6 +348,42 @@ pub struct App {
     pub files: Option<PathBuf>,
     /// Handed to the script as it is.
     pub options: toml::Table,
+    /// The processes that run it, where the server itself does not.
+    pub processes: Option<Processes>,
+}
+
+impl App {
+    /// Returns the file of the script where the server runs it itself.
+    pub fn own_script(&self) -> Option<&Path> {
+        self.processes.is_none().then_some(self.script.as_path())
+    }
+}
+
+/// An application that runs in processes of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Processes {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// The folder in which they begin: that of the configuration.
+    pub folder: PathBuf,
+    /// The number of processes, at least 1.
+    pub workers: u32,
+    /// Events after which a process is replaced; 0 for any number.
+    pub jobs_max: u64,
+    /// The age at which a process is replaced.
+    pub ttl: Option<Duration>,
+    /// Handshakes and requests that wait for a process at most.
+    pub queue: usize,
+    /// The longest wait of an event for a process.
+    pub queue_timeout: Duration,
+    /// The time from the start of a process until it takes events.
+    pub start_timeout: Duration,
+    /// The time of a process to end after it is asked to.
+    pub stop_timeout: Duration,
+    /// The time of one event.
+    pub event_timeout: Duration,
+    /// Resident memory in bytes at which a process is replaced.
+    pub rss_bytes_max: Option<u64>,
 }
 
 /// `[[service]]`: work without clients.

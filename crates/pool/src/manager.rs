@@ -92,7 +92,6 @@ impl Manager {
             self.wait(now);
             self.read();
         }
-        self.shared.set_over();
     }
 
     fn take_orders(&mut self, now: Instant) {
@@ -348,8 +347,18 @@ impl Manager {
                 }
                 fds.push(PollFd::new(socket, wanted));
             }
-            fds.extend(process.stdout.pipe().map(|fd| PollFd::new(fd, PollFlags::IN)));
-            fds.extend(process.stderr.pipe().map(|fd| PollFd::new(fd, PollFlags::IN)));
+            fds.extend(
+                process
+                    .stdout
+                    .pipe()
+                    .map(|fd| PollFd::new(fd, PollFlags::IN)),
+            );
+            fds.extend(
+                process
+                    .stderr
+                    .pipe()
+                    .map(|fd| PollFd::new(fd, PollFlags::IN)),
+            );
         }
         let due = self.due(now).saturating_duration_since(now).min(NAP);
         // A moment later, so that it is due then.
@@ -541,12 +550,7 @@ fn frame(
 }
 
 /// Leaves a frame with a server thread.
-fn put(
-    process: ProcessKey,
-    outlet: &Outlet,
-    event: Option<(u64, u64)>,
-    frame: Frame<'_>,
-) {
+fn put(process: ProcessKey, outlet: &Outlet, event: Option<(u64, u64)>, frame: Frame<'_>) {
     outlet.put(Mail::Frame {
         process,
         event,
@@ -556,11 +560,7 @@ fn put(
 }
 
 /// Returns an error where the handler of the process's own event has failed.
-fn own_failure(
-    frame: Frame<'_>,
-    id: u64,
-    name: EventName,
-) -> Result<(), String> {
+fn own_failure(frame: Frame<'_>, id: u64, name: EventName) -> Result<(), String> {
     let read = FromWorker::read(frame, |one| (one == id).then_some(name));
     match read.map_err(|error| error.message)? {
         FromWorker::Handled(handled) => match handled.end {
@@ -595,7 +595,10 @@ fn hello(
         Ok(welcome) => (encode(&mut bytes, Limits::default(), &welcome, &[]), None),
         Err(refuse) => {
             let why = refuse.message.to_string();
-            (encode(&mut bytes, Limits::default(), &refuse, &[]), Some(why))
+            (
+                encode(&mut bytes, Limits::default(), &refuse, &[]),
+                Some(why),
+            )
         }
     };
     is_written.map_err(|error| error.to_string())?;

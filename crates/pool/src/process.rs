@@ -176,7 +176,8 @@ impl Process {
         self.output.extend_from_slice(&rest[HEAD.len() + 1..]);
         let is_begun = self.in_hand.len() < self.concurrency;
         let since = is_begun.then_some(now);
-        self.in_hand.insert(self.last_id, InHand { job, name, since });
+        self.in_hand
+            .insert(self.last_id, InHand { job, name, since });
     }
 
     /// Takes an event out of the hands of the process.
@@ -235,15 +236,16 @@ impl Process {
         let count = match socket.read(buffer) {
             Ok(0) => {
                 let is_within = self.decoder.is_within_frame();
-                let why = if is_within { "it ended within a frame" } else { "" };
+                let why = if is_within {
+                    "it ended within a frame"
+                } else {
+                    ""
+                };
                 return Err(why.to_owned());
             }
             Ok(count) => count,
             Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::WouldBlock | ErrorKind::Interrupted
-                ) =>
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
             {
                 return Ok(());
             }

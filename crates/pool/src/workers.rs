@@ -155,8 +155,9 @@ impl Workers {
             };
             let generation = link.generation;
             let mut mail = mem::take(&mut self.mail);
-            let link = self.links().nth(place);
-            link.inspect(|link| link.outlet.take(&mut mail));
+            if let Some(link) = self.links().nth(place) {
+                link.outlet.take(&mut mail);
+            }
             for letter in mail.drain(..) {
                 self.take_letter(letter, generation);
             }
@@ -177,7 +178,7 @@ impl Workers {
                 bytes,
                 head_bytes,
             } => {
-                let from = From {
+                let from = Source {
                     process,
                     generation,
                     number: event.map(|(number, _)| number),
@@ -188,8 +189,10 @@ impl Workers {
         }
     }
 
-    fn take_frame(&mut self, from: From, bytes: Vec<u8>, head_bytes: usize) {
-        let in_hand = from.number.and_then(|number| self.in_hand.get(&number).copied());
+    fn take_frame(&mut self, from: Source, bytes: Vec<u8>, head_bytes: usize) {
+        let in_hand = from
+            .number
+            .and_then(|number| self.in_hand.get(&number).copied());
         let read = FromWorker::read(frame_of(&bytes, head_bytes), |id| {
             in_hand.filter(|_| from.id == Some(id)).map(|one| one.name)
         });
@@ -302,7 +305,7 @@ impl Workers {
         has_room
     }
 
-    fn call(&mut self, call: WorkerCall<'_>, origin: Origin, from: From) {
+    fn call(&mut self, call: WorkerCall<'_>, origin: Origin, from: Source) {
         let waiting = Call {
             id: call.id,
             process: from.process,
@@ -319,9 +322,13 @@ impl Workers {
             let found = found.filter(|one| !one.is_closing);
             let mut head = ResultHead::new(call.id);
             head.open = Some(found.is_some());
-            head.user = found.and_then(|one| one.user.clone()).map(|user| user.into_string().into());
+            head.user = found
+                .and_then(|one| one.user.clone())
+                .map(|user| user.into_string().into());
             let attributes = found.and_then(|one| one.attributes.as_deref());
-            let attributes = attributes.into_iter().flat_map(veche_runtime::Attributes::iter);
+            let attributes = attributes
+                .into_iter()
+                .flat_map(veche_runtime::Attributes::iter);
             head.attributes = attributes
                 .map(|(name, value)| (name.to_owned(), value.into()))
                 .collect();
@@ -338,7 +345,7 @@ impl Workers {
                 self.calls.insert(token.0, waiting);
             }
             Ok(false) => {
-                let words = "there is no such connection here";
+                let words = "it is not possible here";
                 let fault = Fault::new(FaultKind::Invalid, words.to_owned());
                 let head = ResultHead::failed(waiting.id, &fault);
                 self.result(waiting, &head, &[]);
@@ -506,7 +513,9 @@ impl Workers {
         }
         if !self.older.is_empty() {
             let older = mem::take(&mut self.older);
-            let kept = older.into_iter().filter(|link| self.is_used(link.generation));
+            let kept = older
+                .into_iter()
+                .filter(|link| self.is_used(link.generation));
             self.older = kept.collect();
         }
     }
@@ -514,7 +523,7 @@ impl Workers {
 
 /// Where a frame came from.
 #[derive(Clone, Copy, Debug)]
-struct From {
+struct Source {
     process: ProcessKey,
     generation: u64,
     number: Option<u64>,
@@ -607,7 +616,8 @@ impl Runtime for Workers {
     fn attach(&mut self, host: &Host) {
         self.wake = WakeOf(host.wake.clone());
         if let Some(wake) = &host.wake {
-            self.links().for_each(|link| link.outlet.set_wake(wake.clone()));
+            self.links()
+                .for_each(|link| link.outlet.set_wake(wake.clone()));
         }
     }
 
@@ -722,7 +732,7 @@ impl Runtime for Workers {
     fn replied(&mut self, token: Token, outcome: Outcome, _: Now) {
         if let Some(call) = self.calls.remove(&token.0) {
             let (head, data) = ResultHead::of_outcome(call.id, &outcome);
-            self.result(call, &head, data);
+            self.result(call, &head, &data);
         }
     }
 

@@ -34,6 +34,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("veche-calls", &[]),
     ("veche-fastcgi", &[]),
     ("veche-runtime", &["veche-calls", "veche-types"]),
+    (
+        "veche-pool",
+        &["veche-calls", "veche-clock", "veche-runtime", "veche-types"],
+    ),
     ("veche-jwt", &[]),
     ("veche-pam", &[]),
     (
@@ -81,6 +85,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-hub",
             "veche-logging",
             "veche-outbound",
+            "veche-pool",
             "veche-proto",
             "veche-runtime",
             "veche-script",

@@ -28,6 +28,13 @@ pub(super) const REQUEST_TIMEOUT: Kind = Kind::Duration {
     off: true,
 };
 
+/// What time limits of processes are made of.
+const TIME: Kind = Kind::Duration {
+    min: Duration::from_millis(1),
+    max: seconds(86_400),
+    off: false,
+};
+
 /// What `files` is made of.
 pub(super) const FILES: Kind = Kind::Text {
     expected: "a folder",
@@ -43,10 +50,101 @@ pub(super) static APP: &[Directive] = &[
         "The name used by routes and the log. Unique among apps.",
     ),
     Section::App.row(
+        "runtime",
+        Kind::Word {
+            words: &["lua", "php", "worker"],
+            hidden: &[],
+        },
+        Default::Toml("\"lua\""),
+        "What runs the application. `\"lua\"`: the server itself. `\"php\"`: processes of PHP with the PHP SDK, which the server starts. `\"worker\"`: the same with any program that speaks the [runtime protocol](runtime-protocol.md). An app that changes its runtime needs another name, or a restart.",
+    ),
+    Section::App.row(
         "script",
         SCRIPT,
-        Default::Required,
+        Default::Unset("an error with `runtime = \"lua\"`, which needs it"),
         "The Lua file to run. Modules are loaded from its folder.",
+    ),
+    Section::App.row(
+        "command",
+        Kind::List {
+            expected: "a program and its arguments, such as [\"php\", \"app.php\"]",
+        },
+        Default::Unset("an error with `runtime = \"php\"` and `\"worker\"`, which need it"),
+        "The program of a process and its arguments, without a shell. It begins in the folder of the configuration, with the user of the server.",
+    ),
+    Section::App.row(
+        "workers",
+        Kind::Integer {
+            min: 1,
+            max: 10_000,
+            words: &[],
+        },
+        Default::Toml("2"),
+        "With `runtime = \"php\"` and `\"worker\"`: the number of processes. Each handles one event at a time unless it says that it handles more.",
+    ),
+    Section::App.row(
+        "max_jobs",
+        Kind::Integer {
+            min: 0,
+            max: 1 << 40,
+            words: &[],
+        },
+        Default::Toml("0"),
+        "The number of events after which a process is replaced. `0`: no limit. A process leaves when its successor is ready; at most a quarter of the processes are replaced at once.",
+    ),
+    Section::App.row(
+        "ttl",
+        Kind::Duration {
+            min: seconds(1),
+            max: seconds(31_536_000),
+            off: true,
+        },
+        Default::Toml("\"off\""),
+        "The age at which a process is replaced.",
+    ),
+    Section::App.row(
+        "rss_max",
+        Kind::Size {
+            min: 1 << 20,
+            max: 1 << 40,
+            words: &["off"],
+        },
+        Default::Toml("\"256MiB\""),
+        "The resident memory at which a process is replaced. `\"off\"`: no limit.",
+    ),
+    Section::App.row(
+        "queue",
+        Kind::Integer {
+            min: 1,
+            max: 1 << 20,
+            words: &[],
+        },
+        Default::Toml("1024"),
+        "The number of handshakes and requests that may wait for a process. Beyond it they get 503. Messages are not counted, since a connection whose message waits is not read.",
+    ),
+    Section::App.row(
+        "queue_timeout",
+        TIME,
+        Default::Toml("\"5s\""),
+        "The longest wait of an event for a process. Beyond it a handshake or request gets 503, and the connection of a message is closed with 1013. The event `close` waits on.",
+    ),
+    Section::App.row(
+        "event_timeout",
+        TIME,
+        Default::Toml("\"30s\""),
+        "The time limit of an event. Beyond it the process is killed, and all events in its hands fail: a connection is closed with 1011, a handshake or request gets 500.",
+    ),
+    Section::App.row(
+        "start_timeout",
+        TIME,
+        Default::Toml("\"10s\""),
+        "The time from the start of a process until it takes events. Beyond it the process is killed, and another one starts after a growing delay.",
+    ),
+    Section::App.row(
+        "stop_timeout",
+        TIME,
+        Default::Toml("\"10s\""),
+        "The time of a process to end after it is asked to. Beyond it the process is killed.",
     ),
     Section::App.row(
         "memory",

@@ -148,7 +148,7 @@ impl Section {
                 "The issuer of certificates for listeners with `tls = { acme = [\"NAME\"] }`, and their storage. Without the section the defaults apply. See [the guide](../guide/tls.md#certificates-by-acme)."
             }
             Self::App => {
-                "A script for routes with `handler = \"lua\"`. It runs once in each worker, for all its routes together. A script without options can be named by its route, without a section."
+                "An application for routes with `handler = \"app\"`: a script in Lua, which runs once in each worker for all its routes together, or a command that runs in processes of its own, such as PHP. A script in Lua without options can be named by its route, without a section."
             }
             Self::Service => {
                 "A script that runs without clients: it returns a table with the function `run`, which is called once the server is up, in a VM of its own on one of the workers."
@@ -285,7 +285,7 @@ pub(crate) enum Change {
 }
 
 /// Handlers that are no client protocols.
-const OTHER_HANDLERS: [&str; 3] = ["static", "api", "lua"];
+const OTHER_HANDLERS: [&str; 4] = ["static", "api", "lua", "app"];
 
 /// So many client protocols stand before those in the reference.
 const BEFORE_OTHERS: usize = 2;
@@ -313,9 +313,9 @@ const EACH_PROTOCOL: &str = "each protocol";
 const ITS_PROTOCOLS: &str = "protocols with this option";
 
 /// Handlers that open WebSockets.
-pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &[EACH_PROTOCOL, "api", "lua"];
+pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &[EACH_PROTOCOL, "api", "lua", "app"];
 /// An application, and client protocols with this option.
-pub(crate) const APP_HANDLERS: &[&str] = &[ITS_PROTOCOLS, "lua"];
+pub(crate) const APP_HANDLERS: &[&str] = &[ITS_PROTOCOLS, "lua", "app"];
 /// Client protocols with this option alone.
 pub(crate) const PROTOCOL_HANDLERS: &[&str] = &[ITS_PROTOCOLS];
 /// The names that `role` takes.

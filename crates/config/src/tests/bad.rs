@@ -49,7 +49,7 @@ timeout = "1s"
             "8:1: unknown directive \"adress\" in [[listen]]; did you mean \"address\"?",
             "9:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
             "11:8: path: a path starts with \"/\", found \"app\"",
-            "12:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
+            "12:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\", \"app\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
             "14:17: ping_interval: expected a duration from \"1ms\" to \"1d\" or \"off\", found 25; write \"25s\"",
             "15:16: outbox_bytes: expected a size from \"1KiB\" to \"4GiB\", found \"64Kb\"",
             "16:18: header_timeout: expected a duration from \"1ms\" to \"1h\", found \"off\"",
@@ -441,7 +441,7 @@ fn routes_against_each_other() {
             "3:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
             "7:8: root: there is no folder /nowhere",
             "9:8: path: \"/a\" is taken for GET by route 1 (\"/a\")",
-            "10:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
+            "10:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\", \"app\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
             "15:12: methods: handler \"static\" serves GET and HEAD, not POST",
             "17:14: drain_time: expected a duration from \"0\" to \"1d\", found 3; write \"3s\"",
         ],
@@ -546,7 +546,7 @@ fn apps() {
     };
     route(
         "",
-        &["3:1: [[route]] with handler \"lua\" has to have \"script\" or \"app\""],
+        &["3:1: [[route]] with handler \"lua\" or \"app\" has to have \"script\" or \"app\""],
     );
     route(
         "script = \"nowhere.lua\"",

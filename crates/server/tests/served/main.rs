@@ -46,6 +46,7 @@ mod mysql;
 mod pam;
 mod paths;
 mod peer;
+mod php_workers;
 mod planted;
 mod present;
 mod proxy;
