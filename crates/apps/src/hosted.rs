@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use veche_calls::Outcome;
+use veche_pool::Workers;
 use veche_remote::PerEvent;
 use veche_runtime::hooks::Hook;
 use veche_runtime::{
@@ -22,6 +23,8 @@ pub(super) enum Hosted {
     Script(Script),
     /// A script behind FastCGI.
     PerEvent(Box<PerEvent>),
+    /// Processes of its own.
+    Workers(Box<Workers>),
 }
 
 /// What is run.
@@ -31,6 +34,8 @@ pub(super) enum Program {
     Script(Box<veche_script::Program>),
     /// Requests to a script.
     PerEvent(Arc<veche_remote::Program>),
+    /// A command that is run in processes of its own.
+    Workers(veche_pool::Program),
 }
 
 /// Why a program can't begin to run.
@@ -39,6 +44,9 @@ pub(super) enum StartError {
     /// The script can't be loaded.
     #[error(transparent)]
     Script(<Script as Runtime>::Error),
+    /// The processes can't be started.
+    #[error("{0}")]
+    Workers(String),
     /// The name belonged to an application of another kind.
     #[error("an app that changes its runtime needs another name, or a restart")]
     OtherRuntime,
@@ -50,6 +58,7 @@ impl Program {
         match self {
             Self::Script(program) => &program.app.name,
             Self::PerEvent(program) => &program.name,
+            Self::Workers(program) => &program.options().name,
         }
     }
 
@@ -58,6 +67,7 @@ impl Program {
         match (self, other) {
             (Self::Script(program), Self::Script(other)) => program.is_same(other),
             (Self::PerEvent(program), Self::PerEvent(other)) => program == other,
+            (Self::Workers(program), Self::Workers(other)) => program.is_same(other),
             _ => false,
         }
     }
@@ -67,6 +77,7 @@ impl Program {
         match self {
             Self::Script(program) => Some(program),
             Self::PerEvent(_) => None,
+            Self::Workers(_) => None,
         }
     }
 
@@ -92,6 +103,7 @@ macro_rules! each {
         match $of {
             Hosted::Script($runtime) => $call,
             Hosted::PerEvent($runtime) => $call,
+            Hosted::Workers($runtime) => $call,
         }
     };
 }
@@ -109,6 +121,10 @@ impl Runtime for Hosted {
             Program::PerEvent(program) => {
                 let Ok(per_event) = PerEvent::start(program, host, worker);
                 Self::PerEvent(Box::new(per_event))
+            }
+            Program::Workers(program) => {
+                let workers = Workers::start(program, host, worker);
+                Self::Workers(Box::new(workers.map_err(StartError::Workers)?))
             }
         })
     }
@@ -131,6 +147,10 @@ impl Runtime for Hosted {
                 let Ok(()) = runtime.replace(program, replacement);
                 Ok(())
             }
+            (Self::Workers(runtime), Program::Workers(program)) => {
+                let result = runtime.replace(program, replacement);
+                result.map_err(StartError::Workers)
+            }
             _ => Err(StartError::OtherRuntime),
         }
     }
@@ -143,6 +163,9 @@ impl Runtime for Hosted {
             (Self::PerEvent(runtime), Program::PerEvent(program)) => {
                 let Ok(()) = runtime.restart(program);
                 Ok(())
+            }
+            (Self::Workers(runtime), Program::Workers(program)) => {
+                runtime.restart(program).map_err(StartError::Workers)
             }
             _ => Err(StartError::OtherRuntime),
         }

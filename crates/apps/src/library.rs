@@ -236,6 +236,9 @@ impl Library {
         if let Some(fastcgi) = &app.fastcgi {
             return Ok(self.behind_fastcgi(app, fastcgi));
         }
+        if let Some(processes) = &app.processes {
+            return Ok(self.in_processes(app, processes));
+        }
         let code = Arc::new(Code::read(&app.script).map_err(|error| failed(&error))?);
         let files = app.files.as_deref().map(Arc::from);
         let options = serde_json::to_value(&app.options).map_err(|error| failed(&error))?;
@@ -301,6 +304,34 @@ impl Library {
             warnings: Vec::new(),
             program: Program::PerEvent(Arc::new(program)),
             files: None,
+            seat: None,
+            hears_events: false,
+            kinds: self.kinds(self.id(&app.name)),
+        }
+    }
+
+    /// An application that runs in processes of its own. Each time it is read it is another generation of them.
+    fn in_processes(&self, app: &config::App, processes: &config::Processes) -> Volume {
+        let options = serde_json::to_string(&app.options).unwrap_or_else(|_| "{}".to_owned());
+        let program = veche_pool::Program::new(veche_pool::Options {
+            name: app.name.clone(),
+            command: processes.command.clone(),
+            folder: processes.folder.clone(),
+            options,
+            workers: processes.workers,
+            jobs_max: processes.jobs_max,
+            ttl: processes.ttl,
+            queue: processes.queue,
+            queue_timeout: processes.queue_timeout,
+            start_timeout: processes.start_timeout,
+            stop_timeout: processes.stop_timeout,
+            event_timeout: processes.event_timeout,
+            rss_bytes_max: processes.rss_bytes_max,
+        });
+        Volume {
+            warnings: Vec::new(),
+            program: Program::Workers(program),
+            files: app.files.as_deref().map(Arc::from),
             seat: None,
             hears_events: false,
             kinds: self.kinds(self.id(&app.name)),

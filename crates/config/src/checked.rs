@@ -36,6 +36,7 @@ mod identity;
 mod listeners;
 mod namespaces;
 mod passwords;
+mod processes;
 mod risks;
 mod routes;
 mod served;
@@ -154,6 +155,9 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         all(Section::Namespace).zip(&namespaces),
     );
     checker.tokens(all(Section::Route).zip(&routes), one(Section::Jwt));
+    if server.as_ref().is_some_and(|server| server.sandbox) {
+        checker.confined_processes(all(Section::App));
+    }
     checker.passwords(
         all(Section::Route).zip(&routes),
         &listeners,

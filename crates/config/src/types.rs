@@ -351,12 +351,15 @@ pub struct App {
     pub options: toml::Table,
     /// Whom to ask where the script is not run here.
     pub fastcgi: Option<Fastcgi>,
+    /// The processes that run it, where the server itself does not.
+    pub processes: Option<Processes>,
 }
 
 impl App {
     /// Returns the file of the script where it is run here.
     pub fn own_script(&self) -> Option<&Path> {
-        self.fastcgi.is_none().then_some(self.script.as_path())
+        let is_own = self.fastcgi.is_none() && self.processes.is_none();
+        is_own.then_some(self.script.as_path())
     }
 }
 
@@ -369,6 +372,33 @@ pub struct Fastcgi {
     pub events: Vec<String>,
     /// Address of the API for the script, and its key.
     pub api: Option<(String, Option<Secret>)>,
+}
+
+/// An application that runs in processes of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Processes {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// The folder in which they begin: that of the configuration.
+    pub folder: PathBuf,
+    /// The number of processes, at least 1.
+    pub workers: u32,
+    /// Events after which a process is replaced; 0 for any number.
+    pub jobs_max: u64,
+    /// The age at which a process is replaced.
+    pub ttl: Option<Duration>,
+    /// Handshakes and requests that wait for a process at most.
+    pub queue: usize,
+    /// The longest wait of an event for a process.
+    pub queue_timeout: Duration,
+    /// The time from the start of a process until it takes events.
+    pub start_timeout: Duration,
+    /// The time of a process to end after it is asked to.
+    pub stop_timeout: Duration,
+    /// The time of one event.
+    pub event_timeout: Duration,
+    /// Resident memory in bytes at which a process is replaced.
+    pub rss_bytes_max: Option<u64>,
 }
 
 /// `[[service]]`: work without clients.

@@ -210,7 +210,7 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
         paths.extend(file.parent().map(Path::to_owned));
     };
     folder_of(&config.file);
-    for script in config.apps.iter().filter_map(|app| app.own_script()) {
+    for script in config.apps.iter().filter_map(veche_config::App::own_script) {
         folder_of(script);
     }
     for service in &config.services {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use veche_terminal::{nearest_hint, shown};
 
 use super::fastcgi::OF_FASTCGI;
+use super::processes::OF_PROCESSES;
 use super::{Checker, Served, text, word};
 use crate::raw::Table;
 use crate::types::App;
@@ -62,9 +63,12 @@ impl Checker<'_> {
         for table in tables {
             let name = self.name_of_app(table, &apps);
             apps.some_nameless |= name.is_none();
-            if word(table, "runtime") == "fastcgi" {
+            if matches!(word(table, "runtime"), "fastcgi" | "php" | "worker") {
                 let app = app_of(table, String::new(), PathBuf::new());
-                let app = self.fastcgi(table, name.as_deref(), app);
+                let app = match word(table, "runtime") {
+                    "fastcgi" => self.fastcgi(table, name.as_deref(), app),
+                    _ => self.processes(table, name.as_deref(), app),
+                };
                 apps.list.push(Checked {
                     at: table.at,
                     name,
@@ -76,9 +80,10 @@ impl Checker<'_> {
                 continue;
             }
             self.of_another_runtime(table, &OF_FASTCGI, "lua");
+            self.of_another_runtime(table, &OF_PROCESSES, "lua");
             let script = self.required(table, "script");
             let script = script.and_then(|script| self.script(table, &script));
-            let files = self.files(table);
+            let files = self.files_of_app(table);
             let mut app = None;
             if let (Some(name), Some(script), Some(files)) = (&name, &script, files) {
                 app = Some(App {
@@ -138,7 +143,7 @@ impl Checker<'_> {
     }
 
     /// The folder that an app answers with files of; `None`: something is wrong with it.
-    fn files(&mut self, table: &Table) -> Option<Option<PathBuf>> {
+    pub(super) fn files_of_app(&mut self, table: &Table) -> Option<Option<PathBuf>> {
         let Some(folder) = text(table, "files") else {
             return table.is_sound("files").then_some(None);
         };
@@ -227,7 +232,7 @@ impl Checker<'_> {
     fn script_of_route(&mut self, table: &Table, script: &str, apps: &mut Apps) -> Option<usize> {
         let path = self.script(table, script)?;
         let app = App {
-            files: self.files(table)?,
+            files: self.files_of_app(table)?,
             ..app_of(table, script.to_owned(), path.clone())
         };
         let same = |checked: &Checked| {
@@ -304,6 +309,7 @@ pub(super) fn app_of(table: &Table, name: String, script: PathBuf) -> App {
             _ => Some(REQUEST_TIMEOUT),
         },
         files: None,
+        processes: None,
         options: match table.value("options") {
             Some(Value::Table(options)) => options,
             _ => toml::Table::new(),

@@ -43,14 +43,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const RESPONSE_BYTES_MAX: usize = 34 << 20;
 
 impl Checker<'_> {
-    /// What is said of an app that its runtime has no use for.
-    pub(super) fn of_another_runtime(&mut self, table: &Table, names: &[&str], runtime: &str) {
-        for name in names.iter().filter(|name| table.has(name)) {
-            let why = format!("{name}: it means nothing with runtime = {runtime:?}");
-            self.problems.add(table.key_at(name), why);
-        }
-    }
-
     /// An application whose script php-fpm runs; `None`: something is wrong with it.
     pub(super) fn fastcgi(&mut self, table: &Table, name: Option<&str>, app: App) -> Option<App> {
         self.of_another_runtime(table, &OF_LUA, "fastcgi");

@@ -148,7 +148,7 @@ impl Section {
                 "The issuer of certificates for listeners with `tls = { acme = [\"NAME\"] }`, and their storage. Without the section the defaults apply. See [the guide](../guide/tls.md#certificates-by-acme)."
             }
             Self::App => {
-                "An application for routes with `handler = \"app\"`: a script in Lua, which runs once in each worker for all its routes together, or one that php-fpm runs ([the guide](../guide/php.md)). A script in Lua without options can be named by its route, without a section."
+                "An application for routes with `handler = \"app\"`: a script in Lua, which runs once in each worker for all its routes together, a command that runs in processes of its own, such as PHP, or a script that php-fpm runs ([the guide](../guide/php.md)). A script in Lua without options can be named by its route, without a section."
             }
             Self::Service => {
                 "A script that runs without clients: it returns a table with the function `run`, which is called once the server is up, in a VM of its own on one of the workers."

@@ -47,6 +47,7 @@ mod pam;
 mod paths;
 mod peer;
 mod php_fpm;
+mod php_workers;
 mod planted;
 mod present;
 mod proxy;
