@@ -114,7 +114,7 @@ fn what_is_wrong_with_them() {
     says_after_listen(
         "[[route]]\npath = \"/ws\"\nhandler = \"echo\"\nheaders = { X-A = \"a\" }\nprecompressed = [\"br\"]\n",
         &[
-            "6:1: headers: it means nothing to handler \"echo\", only to \"static\", \"lua\"",
+            "6:1: headers: it means nothing to handler \"echo\", only to \"static\", \"lua\", \"app\"",
             "7:1: precompressed: it means nothing to handler \"echo\", only to \"static\"",
         ],
     );

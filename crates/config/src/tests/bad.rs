@@ -68,7 +68,7 @@ fn sections() {
     );
     says(
         "workers = 2\n",
-        &["1:1: \"workers\" stands outside of any section; it belongs under [server]"],
+        &["1:1: \"workers\" stands outside of any section; it belongs under [server] or [[app]]"],
     );
     says(
         "[listen]\naddress = \"127.0.0.1:1\"\n",

@@ -109,7 +109,7 @@ positions = true
             "12:8: name: another [[namespace]] is called \"a\" already",
             "13:12: recovery: expected \"missed\" or \"latest\", found \"all\"",
             "18:15: outbox_full: clients with positions are promised that nothing is missing; it has to be \"disconnect\"",
-            "22:1: positions: it means nothing to handler \"echo\", only to \"push\", \"lua\"",
+            "22:1: positions: it means nothing to handler \"echo\", only to \"push\", \"lua\", \"app\"",
         ],
     );
 }
