@@ -100,7 +100,9 @@ pub(super) static APP: &[Directive] = &[
     ),
     Section::App.row(
         "api_key_file",
-        Kind::Text { expected: "a file" },
+        Kind::Text {
+            expected: "the path of a file",
+        },
         Default::Unset("no key"),
         "With `runtime = \"fastcgi\"`: a file with the key of the API for the script.",
     ),
