@@ -22,9 +22,10 @@ use super::far::Far;
 use super::find::Finds;
 use super::handover::Exit;
 use super::held::Held;
+use super::hosted::Hosted;
 use super::inquire::outcome;
 use super::journal::Journal;
-use super::library::{Hosted, Shelf, Volume};
+use super::library::{Shelf, Volume};
 use super::notices::{Notices, Publisher};
 use super::service::{Life, Phase};
 

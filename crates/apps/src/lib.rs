@@ -23,6 +23,7 @@ mod handover;
 mod held;
 mod here;
 mod host;
+mod hosted;
 mod inquire;
 mod journal;
 mod library;

@@ -4,27 +4,26 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use veche_calls::Secret;
 use veche_frontends::AppId;
 use veche_frontends::hooks::Kinds;
 use veche_outbound::Outbound;
+use veche_runtime::wire::EventName;
 use veche_runtime::{Effect, Effects, Host, Level, Runtime};
-use veche_script::{App, Code, Limits, LoadRun, Program, Role, Script, Snapshots};
+use veche_script::{App, Code, Limits, LoadRun, Role, Snapshots};
 use veche_store::Store;
 
 use veche_config::{self as config, Config, Restart};
 
+use super::hosted::{Hosted, Program};
 use super::service::Life;
 
-/// The runtime of handlers. Lua's is the only one so far. A second would make this an enum that forwards the calls of
-/// [`Runtime`], so that messages need no virtual call.
-pub(super) type Hosted = Script;
-
-/// An application that can be run.
+/// One application that can be run.
 #[derive(Clone, Debug)]
 pub struct Volume {
-    /// The validated code.
-    pub(super) program: <Hosted as Runtime>::Program,
-    /// The folder whose files the application may respond with.
+    /// What runs.
+    pub(super) program: Program,
+    /// What lies below may be answered with.
     pub files: Option<Arc<Path>>,
     /// The instance, for a service.
     pub seat: Option<Seat>,
@@ -64,7 +63,7 @@ impl Seat {
 impl Volume {
     /// Returns the application's name.
     pub(super) fn name(&self) -> &str {
-        &self.program.app.name
+        self.program.name()
     }
 
     /// Formats an error that prevents the application from running.
@@ -111,8 +110,7 @@ pub fn seeded(shelf: &Shelf, seed: u64, services: Option<&[String]>) -> Result<S
     let volumes = shelf.iter().map(|volume| {
         volume.as_ref().filter(|volume| runs(volume)).map(|volume| {
             let mut volume = Volume::clone(volume);
-            volume.program.store = Arc::clone(&store);
-            volume.program.seed = Some(seed);
+            volume.program.seed(&store, seed);
             Arc::new(volume)
         })
     });
@@ -163,7 +161,7 @@ impl Library {
             is_confined: config.server.sandbox,
         };
         let mut put = |AppId(id), mut volume: Volume| {
-            volume.program.app.limits.snapshots = snapshots.clone();
+            volume.program.set_snapshots(&snapshots);
             if shelf.len() <= usize::from(id) {
                 shelf.resize_with(usize::from(id) + 1, || None);
             }
@@ -200,10 +198,12 @@ impl Library {
         let first = self.read(app, role(1), Some(seat(1)))?;
         let volumes = (1..=*instances).map(|instance| {
             let mut volume = first.clone();
-            volume.program.app.role = role(instance);
             volume.seat = Some(seat(instance));
-            if *instances > 1 {
-                volume.program.app.name = format!("{}/{instance}", app.name);
+            if let Some(program) = volume.program.script_mut() {
+                program.app.role = role(instance);
+                if *instances > 1 {
+                    program.app.name = format!("{}/{instance}", app.name);
+                }
             }
             (format!("\0{}/{instance}", app.name), volume)
         });
@@ -233,6 +233,12 @@ impl Library {
     /// Reads an application's code and checks that it loads.
     fn read(&self, app: &config::App, role: Role, seat: Option<Seat>) -> Result<Volume, String> {
         let failed = |error: &dyn std::fmt::Display| format!("app {:?}: {error}", app.name);
+        if let Some(fastcgi) = &app.fastcgi {
+            return Ok(self.behind_fastcgi(app, fastcgi));
+        }
+        if let Some(processes) = &app.processes {
+            return Ok(self.in_processes(app, processes));
+        }
         let code = Arc::new(Code::read(&app.script).map_err(|error| failed(&error))?);
         let files = app.files.as_deref().map(Arc::from);
         let options = serde_json::to_value(&app.options).map_err(|error| failed(&error))?;
@@ -260,13 +266,13 @@ impl Library {
         let store = Arc::clone(&self.store);
         let mut volume = Volume {
             warnings: Vec::new(),
-            program: Program {
+            program: Program::Script(Box::new(veche_script::Program {
                 app,
                 code,
                 store,
                 seed: None,
                 load_run: self.load_run.clone(),
-            },
+            })),
             files,
             seat,
             hears_events: false,
@@ -279,7 +285,62 @@ impl Library {
     }
 }
 
-/// Returns the warnings of a script's loading.
+impl Library {
+    /// An application whose script another server runs.
+    fn behind_fastcgi(&self, app: &config::App, fastcgi: &config::Fastcgi) -> Volume {
+        let is_named = |event: &&EventName| fastcgi.events.iter().any(|name| name == event.name());
+        let options = serde_json::to_string(&app.options).unwrap_or_else(|_| "{}".to_owned());
+        let key = |key: &config::Secret| Secret(key.expose().to_owned());
+        let program = veche_remote::Program {
+            name: app.name.clone(),
+            options,
+            pool: Arc::clone(&fastcgi.pool),
+            events: EventName::ALL.iter().filter(is_named).copied().collect(),
+            api: fastcgi
+                .api
+                .as_ref()
+                .map(|(url, secret)| (url.clone(), secret.as_ref().map(key))),
+        };
+        Volume {
+            warnings: Vec::new(),
+            program: Program::PerEvent(Arc::new(program)),
+            files: None,
+            seat: None,
+            hears_events: false,
+            kinds: self.kinds(self.id(&app.name)),
+        }
+    }
+
+    /// An application that runs in processes of its own. Each time it is read it is another generation of them.
+    fn in_processes(&self, app: &config::App, processes: &config::Processes) -> Volume {
+        let options = serde_json::to_string(&app.options).unwrap_or_else(|_| "{}".to_owned());
+        let program = veche_pool::Program::new(veche_pool::Options {
+            name: app.name.clone(),
+            command: processes.command.clone(),
+            folder: processes.folder.clone(),
+            options,
+            workers: processes.workers,
+            jobs_max: processes.jobs_max,
+            ttl: processes.ttl,
+            queue: processes.queue,
+            queue_timeout: processes.queue_timeout,
+            start_timeout: processes.start_timeout,
+            stop_timeout: processes.stop_timeout,
+            event_timeout: processes.event_timeout,
+            rss_bytes_max: processes.rss_bytes_max,
+        });
+        Volume {
+            warnings: Vec::new(),
+            program: Program::Workers(program),
+            files: app.files.as_deref().map(Arc::from),
+            seat: None,
+            hears_events: false,
+            kinds: self.kinds(self.id(&app.name)),
+        }
+    }
+}
+
+/// What a script was warned of while it was loaded.
 fn warnings_of(runtime: &mut Hosted) -> Vec<String> {
     let mut effects = Effects::default();
     runtime.take_effects(&mut effects);

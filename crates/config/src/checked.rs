@@ -30,12 +30,14 @@ mod answers;
 mod apps;
 mod engine;
 mod events;
+mod fastcgi;
 mod history;
 mod hooks;
 mod identity;
 mod listeners;
 mod namespaces;
 mod passwords;
+mod processes;
 mod risks;
 mod routes;
 mod served;
@@ -156,6 +158,9 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         all(Section::Namespace).zip(&namespaces),
     );
     checker.tokens(all(Section::Route).zip(&routes), one(Section::Jwt));
+    if server.as_ref().is_some_and(|server| server.sandbox) {
+        checker.confined_processes(all(Section::App));
+    }
     checker.passwords(
         all(Section::Route).zip(&routes),
         &listeners,

@@ -19,6 +19,7 @@ mod apps;
 mod bad;
 mod engine;
 mod events;
+mod fastcgi;
 mod history;
 mod hooks;
 mod identity;

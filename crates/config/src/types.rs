@@ -6,12 +6,11 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use veche_calls::SecretUrl;
-use veche_calls::redis::Keyspace;
+use veche_calls::{FastcgiPool, SecretUrl};
 use veche_frontends::access::{Access, Networks};
 use veche_frontends::outbox::Keeping;
 use veche_frontends::pace::Pacing;
@@ -357,6 +356,56 @@ pub struct App {
     pub files: Option<PathBuf>,
     /// The options passed to the script.
     pub options: toml::Table,
+    /// Whom to ask where the script is not run here.
+    pub fastcgi: Option<Fastcgi>,
+    /// The processes that run it, where the server itself does not.
+    pub processes: Option<Processes>,
+}
+
+impl App {
+    /// Returns the file of the script where it is run here.
+    pub fn own_script(&self) -> Option<&Path> {
+        let is_own = self.fastcgi.is_none() && self.processes.is_none();
+        is_own.then_some(self.script.as_path())
+    }
+}
+
+/// An application behind FastCGI.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fastcgi {
+    /// Whom to ask, and the limits.
+    pub pool: Arc<FastcgiPool>,
+    /// Names of the events that the script handles.
+    pub events: Vec<String>,
+    /// Address of the API for the script, and its key.
+    pub api: Option<(String, Option<Secret>)>,
+}
+
+/// An application that runs in processes of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Processes {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// The folder in which they begin: that of the configuration.
+    pub folder: PathBuf,
+    /// The number of processes, at least 1.
+    pub workers: u32,
+    /// Events after which a process is replaced; 0 for any number.
+    pub jobs_max: u64,
+    /// The age at which a process is replaced.
+    pub ttl: Option<Duration>,
+    /// Handshakes and requests that wait for a process at most.
+    pub queue: usize,
+    /// The longest wait of an event for a process.
+    pub queue_timeout: Duration,
+    /// The time from the start of a process until it takes events.
+    pub start_timeout: Duration,
+    /// The time of a process to end after it is asked to.
+    pub stop_timeout: Duration,
+    /// The time of one event.
+    pub event_timeout: Duration,
+    /// Resident memory in bytes at which a process is replaced.
+    pub rss_bytes_max: Option<u64>,
 }
 
 /// `[[service]]`: a script without clients.

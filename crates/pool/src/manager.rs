@@ -92,7 +92,6 @@ impl Manager {
             self.wait(now);
             self.read();
         }
-        self.shared.set_over();
     }
 
     fn take_orders(&mut self, now: Instant) {

@@ -123,7 +123,6 @@ pub(crate) struct Shared {
     /// Bit `n` stands for the event `EventName::ALL[n]`; meaningful once a process is ready.
     events: AtomicU32,
     is_ready: AtomicBool,
-    is_over: AtomicBool,
 }
 
 impl Shared {
@@ -134,7 +133,6 @@ impl Shared {
             users: Mutex::default(),
             events: AtomicU32::new(0),
             is_ready: AtomicBool::new(false),
-            is_over: AtomicBool::new(false),
         })
     }
 
@@ -190,14 +188,6 @@ impl Shared {
     /// Returns whether such events are handled; true as long as that is not known.
     pub(crate) fn handles(&self, event: EventName) -> bool {
         !self.is_ready() || self.events.load(Ordering::Acquire) & bit(event) != 0
-    }
-
-    pub(crate) fn set_over(&self) {
-        self.is_over.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
     }
 }
 

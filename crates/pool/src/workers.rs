@@ -155,8 +155,9 @@ impl Workers {
             };
             let generation = link.generation;
             let mut mail = mem::take(&mut self.mail);
-            let link = self.links().nth(place);
-            link.inspect(|link| link.outlet.take(&mut mail));
+            if let Some(link) = self.links().nth(place) {
+                link.outlet.take(&mut mail);
+            }
             for letter in mail.drain(..) {
                 self.take_letter(letter, generation);
             }
@@ -177,7 +178,7 @@ impl Workers {
                 bytes,
                 head_bytes,
             } => {
-                let from = From {
+                let from = Source {
                     process,
                     generation,
                     number: event.map(|(number, _)| number),
@@ -188,7 +189,7 @@ impl Workers {
         }
     }
 
-    fn take_frame(&mut self, from: From, bytes: Vec<u8>, head_bytes: usize) {
+    fn take_frame(&mut self, from: Source, bytes: Vec<u8>, head_bytes: usize) {
         let in_hand = from
             .number
             .and_then(|number| self.in_hand.get(&number).copied());
@@ -304,7 +305,7 @@ impl Workers {
         has_room
     }
 
-    fn call(&mut self, call: WorkerCall<'_>, origin: Origin, from: From) {
+    fn call(&mut self, call: WorkerCall<'_>, origin: Origin, from: Source) {
         let waiting = Call {
             id: call.id,
             process: from.process,
@@ -344,7 +345,7 @@ impl Workers {
                 self.calls.insert(token.0, waiting);
             }
             Ok(false) => {
-                let words = "there is no such connection here";
+                let words = "it is not possible here";
                 let fault = Fault::new(FaultKind::Invalid, words.to_owned());
                 let head = ResultHead::failed(waiting.id, &fault);
                 self.result(waiting, &head, &[]);
@@ -522,7 +523,7 @@ impl Workers {
 
 /// Where a frame came from.
 #[derive(Clone, Copy, Debug)]
-struct From {
+struct Source {
     process: ProcessKey,
     generation: u64,
     number: Option<u64>,
@@ -731,7 +732,7 @@ impl Runtime for Workers {
     fn replied(&mut self, token: Token, outcome: Outcome, _: Now) {
         if let Some(call) = self.calls.remove(&token.0) {
             let (head, data) = ResultHead::of_outcome(call.id, &outcome);
-            self.result(call, &head, data);
+            self.result(call, &head, &data);
         }
     }
 

@@ -221,8 +221,8 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
         paths.extend(file.parent().map(Path::to_owned));
     };
     folder_of(&config.file);
-    for app in &config.apps {
-        folder_of(&app.script);
+    for script in config.apps.iter().filter_map(veche_config::App::own_script) {
+        folder_of(script);
     }
     for service in &config.services {
         folder_of(&service.app.script);

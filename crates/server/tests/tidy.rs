@@ -39,6 +39,10 @@ const EDGES: &[(&str, &[&str])] = &[
         &["veche-calls", "veche-runtime", "veche-types"],
     ),
     ("veche-runtime", &["veche-calls", "veche-types"]),
+    (
+        "veche-pool",
+        &["veche-calls", "veche-clock", "veche-runtime", "veche-types"],
+    ),
     ("veche-jwt", &[]),
     ("veche-pam", &[]),
     (
@@ -96,6 +100,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-hub",
             "veche-logging",
             "veche-outbound",
+            "veche-pool",
             "veche-proto",
             "veche-remote",
             "veche-runtime",

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use veche_terminal::{nearest_hint, shown};
 
-use super::{Checker, Served, text};
+use super::fastcgi::OF_FASTCGI;
+use super::processes::OF_PROCESSES;
+use super::{Checker, Served, text, word};
 use crate::raw::Table;
 use crate::types::App;
 use crate::value::Value;
@@ -61,9 +63,27 @@ impl Checker<'_> {
         for table in tables {
             let name = self.name_of_app(table, &apps);
             apps.some_nameless |= name.is_none();
+            if matches!(word(table, "runtime"), "fastcgi" | "php" | "worker") {
+                let app = app_of(table, String::new(), PathBuf::new());
+                let app = match word(table, "runtime") {
+                    "fastcgi" => self.fastcgi(table, name.as_deref(), app),
+                    _ => self.processes(table, name.as_deref(), app),
+                };
+                apps.list.push(Checked {
+                    at: table.at,
+                    name,
+                    route: None,
+                    used: false,
+                    script: None,
+                    app,
+                });
+                continue;
+            }
+            self.of_another_runtime(table, &OF_FASTCGI, "lua");
+            self.of_another_runtime(table, &OF_PROCESSES, "lua");
             let script = self.required(table, "script");
             let script = script.and_then(|script| self.script(table, &script));
-            let files = self.files(table);
+            let files = self.files_of_app(table);
             let mut app = None;
             if let (Some(name), Some(script), Some(files)) = (&name, &script, files) {
                 app = Some(App {
@@ -122,8 +142,8 @@ impl Checker<'_> {
         Some(path)
     }
 
-    /// Reads the folder of an app's files; `None` if it has a problem.
-    fn files(&mut self, table: &Table) -> Option<Option<PathBuf>> {
+    /// The folder that an app answers with files of; `None`: something is wrong with it.
+    pub(super) fn files_of_app(&mut self, table: &Table) -> Option<Option<PathBuf>> {
         let Some(folder) = text(table, "files") else {
             return table.is_sound("files").then_some(None);
         };
@@ -153,7 +173,8 @@ impl Checker<'_> {
         }
         let Some(name) = text(table, "app") else {
             if table.is_sound("app") && table.is_sound("script") {
-                let why = "[[route]] with handler \"lua\" needs \"script\" or \"app\"";
+                let why =
+                    "[[route]] with handler \"lua\" or \"app\" has to have \"script\" or \"app\"";
                 self.problems.add(table.at, why);
             }
             return None;
@@ -211,7 +232,7 @@ impl Checker<'_> {
     fn script_of_route(&mut self, table: &Table, script: &str, apps: &mut Apps) -> Option<usize> {
         let path = self.script(table, script)?;
         let app = App {
-            files: self.files(table)?,
+            files: self.files_of_app(table)?,
             ..app_of(table, script.to_owned(), path.clone())
         };
         let same = |checked: &Checked| {
@@ -285,10 +306,12 @@ pub(super) fn app_of(table: &Table, name: String, script: PathBuf) -> App {
             _ => Some(REQUEST_TIMEOUT),
         },
         files: None,
+        processes: None,
         options: match table.value("options") {
             Some(Value::Table(options)) => options,
             _ => toml::Table::new(),
         },
+        fastcgi: None,
     }
 }
 

@@ -205,7 +205,7 @@ impl Checker<'_> {
         let serves = MethodSet::of(match handler {
             Some("static") => &["GET", "HEAD"],
             Some("api") => &["GET", "POST"],
-            Some("lua") => &METHODS,
+            Some("lua" | "app") => &METHODS,
             Some(name) => protocol(name).map_or(&["GET"], |protocol| protocol.methods),
             None => &["GET"],
         });
@@ -254,7 +254,7 @@ impl Checker<'_> {
             });
         }
         let websocket = self.websocket(table);
-        if handler == "lua" {
+        if matches!(handler, "lua" | "app") {
             let app = self.app_of_route(table, apps);
             let identity = self.identity(table);
             return Some(Handler::Lua {

@@ -81,7 +81,9 @@ fn named(config: &Config) -> Vec<Named<'_>> {
     file("this configuration", &config.file);
     let services = config.services.iter().map(|service| &service.app);
     for app in config.apps.iter().chain(services) {
-        file("a script", &app.script);
+        if let Some(script) = app.own_script() {
+            file("a script", script);
+        }
     }
     file("the control socket", &config.server.control);
     if let Some(log) = &config.server.log.file {

@@ -156,7 +156,7 @@ impl Section {
                 "The issuer of certificates for listeners with `tls = { acme = [\"NAME\"] }`, and their storage. Without the section the defaults apply. See [the guide](../guide/tls.md#certificates-by-acme)."
             }
             Self::App => {
-                "A script for routes with `handler = \"lua\"`. It runs once in each worker, for all its routes together. A script without options can be named by its route, without a section."
+                "An application for routes with `handler = \"app\"`: a script in Lua, which runs once in each worker for all its routes together, a command that runs in processes of its own, such as PHP, or a script that php-fpm runs ([the guide](../guide/php.md)). A script in Lua without options can be named by its route, without a section."
             }
             Self::Service => {
                 "A script that runs without clients: it returns a table with the function `run`, which is called once the server is up, in a VM of its own on one of the workers."
@@ -296,8 +296,8 @@ pub(crate) enum Change {
     Restart,
 }
 
-/// Handlers other than client protocols.
-const OTHER_HANDLERS: [&str; 3] = ["static", "api", "lua"];
+/// Handlers that are no client protocols.
+const OTHER_HANDLERS: [&str; 4] = ["static", "api", "lua", "app"];
 
 /// The number of client protocols listed before those in the reference.
 const BEFORE_OTHERS: usize = 2;
@@ -324,11 +324,11 @@ const EACH_PROTOCOL: &str = "each protocol";
 /// Stands for each client protocol that has the directive among its options.
 const ITS_PROTOCOLS: &str = "protocols with this option";
 
-/// Handlers that accept WebSockets.
-pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &[EACH_PROTOCOL, "api", "lua"];
-/// Applications, and client protocols with the option.
-pub(crate) const APP_HANDLERS: &[&str] = &[ITS_PROTOCOLS, "lua"];
-/// Client protocols with the option.
+/// Handlers that open WebSockets.
+pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &[EACH_PROTOCOL, "api", "lua", "app"];
+/// An application, and client protocols with this option.
+pub(crate) const APP_HANDLERS: &[&str] = &[ITS_PROTOCOLS, "lua", "app"];
+/// Client protocols with this option alone.
 pub(crate) const PROTOCOL_HANDLERS: &[&str] = &[ITS_PROTOCOLS];
 /// The values of `role`.
 pub(crate) const ROLES: &[&str] = &["public", "internal", "push"];

@@ -114,8 +114,8 @@ fn what_is_wrong_with_them() {
     says_after_listen(
         "[[route]]\npath = \"/ws\"\nhandler = \"echo\"\nheaders = { X-A = \"a\" }\nprecompressed = [\"br\"]\n",
         &[
-            "6:1: headers: has no effect with handler \"echo\", only with \"static\", \"lua\"",
-            "7:1: precompressed: has no effect with handler \"echo\", only with \"static\"",
+            "6:1: headers: it means nothing to handler \"echo\", only to \"static\", \"lua\", \"app\"",
+            "7:1: precompressed: it means nothing to handler \"echo\", only to \"static\"",
         ],
     );
 }

@@ -49,7 +49,7 @@ timeout = "1s"
             "8:1: unknown directive \"adress\" in [[listen]]; did you mean \"address\"?",
             "9:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
             "11:8: path: a path starts with \"/\", found \"app\"",
-            "12:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
+            "12:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\", \"app\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
             "14:17: ping_interval: expected a duration from \"1ms\" to \"1d\" or \"off\", found 25; write \"25s\"",
             "15:16: outbox_bytes: expected a size from \"1KiB\" to \"4GiB\", found \"64Kb\"",
             "16:18: header_timeout: expected a duration from \"1ms\" to \"1h\", found \"off\"",
@@ -68,7 +68,7 @@ fn sections() {
     );
     says(
         "workers = 2\n",
-        &["1:1: \"workers\" stands outside of any section; it belongs under [server]"],
+        &["1:1: \"workers\" stands outside of any section; it belongs under [server] or [[app]]"],
     );
     says(
         "[listen]\naddress = \"127.0.0.1:1\"\n",
@@ -296,7 +296,7 @@ fn routes() {
     echo(
         "path = \"/\"\nidentity = \"none\"",
         &[
-            "6:1: identity: has no effect with handler \"echo\", only with \"push\", \"lua\", \"centrifuge\"",
+            "6:1: identity: it means nothing to handler \"echo\", only to \"push\", \"lua\", \"app\", \"centrifuge\"",
         ],
     );
     echo(
@@ -436,7 +436,7 @@ fn routes_against_each_other() {
             "3:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
             "7:8: root: there is no folder /nowhere",
             "9:8: path: \"/a\" is taken for GET by route 1 (\"/a\")",
-            "10:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
+            "10:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\", \"app\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
             "15:12: methods: handler \"static\" serves GET and HEAD, not POST",
             "17:14: drain_time: expected a duration from \"0\" to \"1d\", found 3; write \"3s\"",
         ],
@@ -541,7 +541,7 @@ fn apps() {
     };
     route(
         "",
-        &["3:1: [[route]] with handler \"lua\" needs \"script\" or \"app\""],
+        &["3:1: [[route]] with handler \"lua\" or \"app\" has to have \"script\" or \"app\""],
     );
     route(
         "script = \"nowhere.lua\"",
@@ -668,7 +668,7 @@ outbox_full = "latest"
             "7:16: publish_rate: expected a rate such as \"10/s\" or \"100/m\" or \"off\", found 7",
             "12:15: outbox_full: expected \"disconnect\", \"drop_oldest\" or \"latest\", found \"drop\"",
             "13:21: inflate_ratio_max: expected a whole number from 2 to 1000 or \"off\", found 1",
-            "17:1: outbox_full: has no effect with handler \"echo\", only with \"push\", \"lua\"",
+            "17:1: outbox_full: it means nothing to handler \"echo\", only to \"push\", \"lua\", \"app\"",
         ],
     );
 }

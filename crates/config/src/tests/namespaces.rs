@@ -108,8 +108,8 @@ positions = true
             "10:1: unknown directive \"history_sise\" in [[namespace]]; did you mean \"history_size\"?",
             "12:8: name: another [[namespace]] is called \"a\" already",
             "13:12: recovery: expected \"missed\" or \"latest\", found \"all\"",
-            "18:15: outbox_full: clients with positions rely on receiving every publication; it has to be \"disconnect\"",
-            "22:1: positions: has no effect with handler \"echo\", only with \"push\", \"lua\"",
+            "18:15: outbox_full: clients with positions are promised that nothing is missing; it has to be \"disconnect\"",
+            "22:1: positions: it means nothing to handler \"echo\", only to \"push\", \"lua\", \"app\"",
         ],
     );
 }

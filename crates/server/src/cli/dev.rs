@@ -102,7 +102,7 @@ fn static_folders(config: &Config) -> BTreeSet<PathBuf> {
 fn folders(config: &Config) -> BTreeSet<PathBuf> {
     let services = config.services.iter().map(|service| &service.app);
     let apps = config.apps.iter().chain(services);
-    let scripts = apps.map(|app| app.script.as_path());
+    let scripts = apps.filter_map(|app| app.own_script());
     let folder = |file: &Path| match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
         _ => PathBuf::from("."),

@@ -48,6 +48,8 @@ mod nodes;
 mod pam;
 mod paths;
 mod peer;
+mod php_fpm;
+mod php_workers;
 mod planted;
 mod present;
 mod proxy;
