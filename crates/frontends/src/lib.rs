@@ -1,11 +1,10 @@
 //! One connection's whole life, and the client protocols.
 //!
-//! Pure: no socket, no clock, no thread. The worker (`veche-worker`) hands in bytes, deadlines and the hub's answers, and
-//! takes out what the outboxes hold, over sockets and in tests alike.
-//! Begin with [`connection`].
+//! Pure: no socket, no clock, no thread. The worker (`veche-worker`) hands in bytes, deadlines and the hub's answers,
+//! and takes out what the outboxes hold, over sockets and in tests alike. Begin with [`connection`].
 //!
-//! The folders are layers, in the order of the declarations below; `connection` and `registry` stand above all. `tests/tidy.rs` of the server checks which files may
-//! import from which.
+//! The modules are layers, in the order of the declarations below; `connection` and `registry` stand above all.
+//! `tests/tidy.rs` of the server checks which files may import from which.
 
 #![forbid(unsafe_code)]
 

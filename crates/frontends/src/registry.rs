@@ -1,8 +1,8 @@
-//! The registry of sessions: the one place that names all client protocols. It lies outside of the layers.
+//! The registry of sessions: the only place that names all client protocols. It is outside of the layers.
 //!
-//! A client protocol is a folder of [`sessions`] and a row of [`registry!`] below; `sessions/README.md` says what is in the
-//! folder. From the rows the macro makes the type of a session of any protocol, whose calls are dispatched by a `match`,
-//! and [`PROTOCOLS`], from which routes and the configuration know which handlers there are.
+//! A client protocol is a folder of [`sessions`] and a row of [`registry!`] below; `sessions/README.md` describes the
+//! folder. The macro generates from the rows a session type for any protocol, dispatched by a `match`, and
+//! [`PROTOCOLS`], from which routes and configuration get the available handlers.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -31,7 +31,7 @@ use crate::http::upgrade::Refused;
 use crate::outbox::hears::Hears;
 use crate::sessions;
 
-/// What the HTTP stage leads to.
+/// The upper layer of the HTTP stage.
 pub(crate) struct Registry;
 
 impl Above for Registry {
@@ -39,14 +39,14 @@ impl Above for Registry {
     type Call = Call;
 }
 
-/// Returns the client protocol of that name.
+/// Returns the client protocol with this name.
 #[must_use]
 pub fn protocol(name: &str) -> Option<&'static Protocol> {
     let mut all = PROTOCOLS.iter().copied();
     all.find(|protocol| protocol.name == name)
 }
 
-/// Returns the handler of routes that lead to the client protocol of that name.
+/// Returns the route handler for the client protocol with this name.
 #[must_use]
 pub fn handler(name: &str) -> Option<Handler> {
     protocol(name).map(Handler::Session)
@@ -57,7 +57,7 @@ macro_rules! registry {
         protocols { $($Protocol:ident($Session:ty) = $description:path,)* }
         others { $($Other:ident($OtherSession:ty) = $handler:pat,)* }
     ) => {
-        /// The client protocols, in the order of the reference.
+        /// All client protocols, in the order of the reference.
         pub static PROTOCOLS: &[&Protocol] = &[$(&$description),*];
 
         /// A session of any protocol.
@@ -120,7 +120,7 @@ macro_rules! registry {
             }
         }
 
-        /// Calls the same of the session that it is.
+        /// Dispatches a call to the actual session.
         macro_rules! each {
             ($any:expr, $session:ident => $call:expr) => {
                 match $any {

@@ -1,4 +1,4 @@
-//! Which messages between workers are also messages between nodes, and which are for the workers of one node only.
+//! Defines which messages between workers also exist between nodes, and which stay within one node.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use veche_types::{ConnectionId, WorkerId};
 
 use crate::message::WorkerMessage;
 
-/// Precedes a user in the name of the personal channel.
+/// Prefix of a personal channel's name, followed by the user.
 const PERSONAL: char = '#';
 
 impl<M> WorkerMessage<M> {
-    /// Returns the message between nodes that means the same as this one from one worker to another.
+    /// Converts to the equivalent message between nodes.
     ///
     /// # Errors
-    /// It is for workers of one node only.
+    /// The message exists only between workers of one node.
     #[expect(
         clippy::result_large_err,
         reason = "the error is the message itself, which goes another way"
@@ -35,11 +35,11 @@ impl<M> WorkerMessage<M> {
         }
     }
 
-    /// Returns the message to a worker that means the same as a message of another node, and back
-    /// [what it came from](Self::into_node_message).
+    /// Converts a message of another node to the equivalent message for a worker, the inverse of
+    /// [`into_node_message`](Self::into_node_message).
     ///
     /// # Errors
-    /// It is for the process rather than for one of its workers.
+    /// The message is for the process, not for a worker.
     pub fn from_node_message(message: Message) -> Result<Self, Message> {
         Ok(match message {
             Message::Instruct(UserCommand {
@@ -147,7 +147,7 @@ fn mail_between_nodes(mail: Mail, from: WorkerId, to: WorkerId) -> Result<Messag
                 }
             }
         }
-        // The order of channels and what belongs to it, by the channel's home on this node.
+        // Channel ordering and related mail belong to the channel's home worker on this node.
         Mail::Subscribe { .. }
         | Mail::Refused { .. }
         | Mail::Subscribed { .. }
@@ -157,7 +157,7 @@ fn mail_between_nodes(mail: Mail, from: WorkerId, to: WorkerId) -> Result<Messag
         | Mail::Ask { .. }
         | Mail::Lost { .. }
         | Mail::LogFull { .. }
-        // An instruction on its way through the node, which another node asks for as a whole.
+        // A user command already split up within the node; other nodes send it whole.
         | Mail::Instruct { .. }
         | Mail::Settle { .. } => return Err(mail),
     })

@@ -1,4 +1,4 @@
-//! Messages between workers: plain values, carried by lanes that keep their order and give credit for data.
+//! Messages between workers: plain values on ordered lanes with credit-based flow control for data.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use veche_types::WorkerId;
 use crate::apps::AppHost;
 use crate::worker::Worker;
 
-/// What one worker sends another.
+/// A message from one worker to another.
 #[derive(Debug)]
 pub enum WorkerMessage<M> {
-    /// For its hub.
+    /// Mail for the receiver's hub.
     Hub(Mail),
-    /// For its applications, of the same applications elsewhere.
+    /// A message for the receiver's applications, from the same applications of the sender.
     App(M),
-    /// Client commands for a response of that worker (HTTP fallback transports).
+    /// Client commands for a streaming response of the receiver (HTTP fallback transports).
     Relay(Relay),
-    /// A question for its connections.
+    /// A request to list connections.
     Census(Arc<Census>),
     /// Client commands for a response of another node, to the cluster.
     RelayTo(NodeId, Relay),
@@ -28,7 +28,7 @@ pub enum WorkerMessage<M> {
 }
 
 impl<M> WorkerMessage<M> {
-    /// Returns whether it uses a credit of its lane until its receiver has finished it.
+    /// Returns whether the message uses a credit of its lane until the receiver has processed it.
     #[must_use]
     pub fn is_data(&self) -> bool {
         match self {
@@ -39,32 +39,33 @@ impl<M> WorkerMessage<M> {
     }
 }
 
-/// A message that leaves.
+/// An outgoing message with its destination.
 #[derive(Debug)]
 pub struct Outgoing<M> {
-    /// The worker it goes to.
+    /// Index of the receiving worker.
     pub to: usize,
-    /// The message itself.
+    /// The content of the message.
     pub message: WorkerMessage<M>,
 }
 
 impl<A: AppHost, T> Worker<A, T> {
-    /// Sets how many data messages to a worker are not finished there yet. To be called for each worker before the first
-    /// [`handle_message`](Self::handle_message) of a turn, and after the last [`poll_message`](Self::poll_message).
+    /// Sets the number of data messages to a worker that it has not processed yet. To be called for each worker before
+    /// the first [`handle_message`](Self::handle_message) of a turn and after the last
+    /// [`poll_message`](Self::poll_message).
     #[inline]
     pub fn handle_credits(&mut self, to: usize, unfinished: u32) {
         self.shared.ports.post.lanes[to].unfinished = unfinished;
     }
 
-    /// Returns whether the turn takes another message: what is left waits for the next one.
+    /// Returns whether this turn accepts another message; further ones wait for the next turn.
     #[must_use]
     #[inline]
     pub fn wants_message(&self) -> bool {
         self.messages < self.limits.messages
     }
 
-    /// Takes a message of another worker. Answers in it reach their sessions before the next message is looked at: a
-    /// subscriber gets the answer to its subscription before what it then hears.
+    /// Handles a message of another worker. Answers in it reach their sessions before the next message is handled, so a
+    /// subscriber receives the answer to its subscription before publications that follow it.
     pub fn handle_message(&mut self, from: usize, message: WorkerMessage<A::Message>) {
         self.messages += 1;
         match message {
@@ -87,14 +88,14 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Takes how many data messages of a worker were finished in this turn: its credits, to be given back.
+    /// Takes the number of a worker's data messages processed in this turn, which are credits to return.
     #[inline]
     pub fn poll_finished(&mut self, of: usize) -> u32 {
         std::mem::take(&mut self.shared.ports.post.lanes[of].finished)
     }
 
-    /// Takes the next message for another worker. To be called after [`finish_turn`](Self::finish_turn) until it returns
-    /// `None`; messages to one worker come in the order in which they have to arrive.
+    /// Takes the next message for another worker. To be called after [`finish_turn`](Self::finish_turn) until it
+    /// returns `None`; messages to one worker must be sent in this order.
     #[inline]
     pub fn poll_message(&mut self) -> Option<Outgoing<A::Message>> {
         if !self.shared.ports.blocks.is_empty() {
@@ -125,15 +126,16 @@ impl<A: AppHost, T> Worker<A, T> {
         outgoing
     }
 
-    /// Takes back a message for which its lane has no room. It comes first next turn, and the lanes are gone through from
-    /// the beginning then, so that nothing stays behind.
+    /// Takes back a message that did not fit in its lane. It is the first of the next turn, which visits the lanes from
+    /// the beginning, so that none is starved.
     pub fn put_back(&mut self, outgoing: Outgoing<A::Message>) {
         self.outgoing.push_front(outgoing);
         (self.next_lane, self.next_relay) = (0, 0);
         self.is_busy = true;
     }
 
-    /// Applications use a part of the credits alone, so that they do not hold up the hub; the rest waits.
+    /// Takes an application message; applications may use only a part of the credits, so that they do not block the
+    /// hub.
     fn poll_app_message(&mut self) -> Option<Outgoing<A::Message>> {
         if !self.apps().is_some_and(AppHost::has_messages) {
             return None;
@@ -152,7 +154,7 @@ impl<A: AppHost, T> Worker<A, T> {
         })
     }
 
-    /// Takes the first relay behind `next_relay` whose lane has room, so that those of one lane keep their order.
+    /// Takes the first relay from `next_relay` on whose lane has room, which preserves the order within each lane.
     fn poll_relay(&mut self) -> Option<Outgoing<A::Message>> {
         let (me, credits) = (self.index(), self.limits.app_credits);
         let nodes = self.shared.ports.nodes;
@@ -169,7 +171,7 @@ impl<A: AppHost, T> Worker<A, T> {
                 continue;
             }
             let relay = relays.remove(self.next_relay)?;
-            // Clients can make up addresses of workers that there are not.
+            // Clients can forge addresses of workers that do not exist.
             if is_known {
                 lanes[to].unfinished += 1;
                 let message = WorkerMessage::Relay(relay);
@@ -252,7 +254,7 @@ impl<A: AppHost, T> Worker<A, T> {
         ports.mail(worker, mail);
     }
 
-    /// Hands over the relays whose response is here.
+    /// Delivers the relays for responses of this worker.
     pub(crate) fn hand_out_relays(&mut self) {
         for _ in 0..self.shared.ports.relays.len() {
             let Some(relay) = self.shared.ports.relays.pop_front() else {

@@ -1,7 +1,8 @@
-//! The back end's HTTP API: which call a path names, who may call, what is answered.
+//! The back end's HTTP API: calls by path, their authorisation and responses.
 //!
-//! Publishing itself is [`backend`](crate::backend)'s. Answers are `{"result":{…}}` or `{"error":{"code","message"}}`,
-//! with status 200: the transport did its work. A caller may ask for statuses of errors by a header.
+//! Publishing is implemented in [`backend`](crate::backend). Responses are `{"result":{…}}` or
+//! `{"error":{"code","message"}}` with status 200, since the transport succeeded. A caller may request statuses for
+//! errors by a header.
 
 mod answers;
 mod batch;
@@ -30,16 +31,16 @@ use crate::http::call::{ApiCall, CallEnd};
 use crate::http::reply::Refusal;
 use crate::http::{api_error, guessing};
 
-/// One call, from its head to its answer.
+/// An API call, from its head to its response.
 pub(crate) struct Call {
     method: Method,
     backend: Backend,
     batch: Option<Batch>,
-    /// An error has a status of its own.
+    /// Errors have statuses.
     has_status: bool,
 }
 
-/// The header by which a caller asks for statuses of errors, and its value.
+/// The header that requests statuses for errors, and its value.
 const ERROR_MODE: (&str, &[u8]) = ("x-centrifugo-error-mode", b"transport");
 
 impl ApiCall for Call {
@@ -63,7 +64,7 @@ impl ApiCall for Call {
         Self::of(head, Method::of(name), publisher)
     }
 
-    /// The admin page has methods of its own beside the API's.
+    /// The admin page has methods in addition to those of the API.
     fn begin_admin(
         head: &Head<'_>,
         name: &str,
@@ -146,7 +147,7 @@ impl Call {
         })
     }
 
-    /// Returns what has to be waited for before it goes on.
+    /// Begins the call; returns what it has to wait for.
     fn begin_to(
         &mut self,
         body: &[u8],
@@ -173,7 +174,7 @@ impl Call {
         }
     }
 
-    /// Several commands in one call have an answer each, and so no status.
+    /// A call with several commands has an answer for each, and therefore no error status.
     fn answered_with(&self, answers: Answers) -> CallEnd<Answers> {
         let error = match &self.batch {
             None if self.has_status => answers.error(),

@@ -1,6 +1,6 @@
-//! What a back end asks for, as one JSON object: the push line, the body of an API call, a frame on `/api/socket`.
+//! Commands of back ends as JSON objects: a push line, the body of an API call, a message on `/api/socket`.
 //!
-//! It turns bytes into a [`Command`] that borrows from them where it can; carrying it out is `backend`'s part.
+//! It parses bytes to a [`Command`] that borrows from them where possible; `backend` executes it.
 
 mod blocking;
 mod connections;
@@ -32,19 +32,19 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::value::RawValue;
 use veche_hub::{Info, PayloadKind, PayloadRef, PublishOptions, Version};
 
-/// Most receivers that one command may name.
+/// Maximum number of recipients of a command.
 pub const TARGETS_MAX: usize = 1024;
 
-/// Longest idempotency key and longest epoch of versions, in bytes.
+/// Maximum length of idempotency keys and version epochs in bytes.
 const TERM_BYTES_MAX: usize = 128;
 
-/// Most tags of a publication, and the most bytes that they have.
+/// Maximum number of tags of a publication, and of their bytes.
 const TAGS_MAX: usize = 32;
 const TAGS_BYTES_MAX: usize = 4096;
 
 /// A JSON string, borrowed unless it has escapes.
 ///
-/// (`Cow` inside an `Option` is always owned when serde derives it.)
+/// (serde derives an owned `Cow` inside an `Option`.)
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Text<'a>(pub Cow<'a, str>);
 
@@ -67,8 +67,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// The object as it is written. A key that nobody knows is an error: an option that is silently ignored would be a
-/// promise broken.
+/// The encoded object. Unknown keys are errors: an ignored option would break what it promises.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire<'a> {
@@ -80,7 +79,7 @@ struct Wire<'a> {
     channel: Option<Text<'a>>,
     #[serde(borrow)]
     channels: Option<Vec<Text<'a>>>,
-    /// `data` and `message` are the same word.
+    /// `data` and `message` are synonyms.
     #[serde(borrow, default, alias = "message", deserialize_with = "even_null")]
     data: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -104,14 +103,14 @@ struct Wire<'a> {
     id: Option<&'a RawValue>,
 }
 
-/// `null` is a value to push like any other; serde would take it for an absent key.
+/// Deserialises `null` as a value to push; serde would treat it as an absent key.
 fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Who a publication is for.
+/// The recipients of a publication.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     /// Every connection of one user.
@@ -125,7 +124,7 @@ pub enum Target<'a> {
 }
 
 impl Target<'_> {
-    /// How many users or channels: as many publications.
+    /// Returns the number of users or channels, each with a publication of its own.
     pub(crate) fn count(&self) -> u64 {
         match self {
             Self::User(_) | Self::Channel(_) => 1,
@@ -133,8 +132,8 @@ impl Target<'_> {
         }
     }
 
-    /// Returns the note for a publication to users that reached no connection. Channels without subscribers are usual: they
-    /// have none.
+    /// Returns the log message for a publication to users that reached no connection; `None` for channels, which often
+    /// have no subscribers.
     pub(crate) fn absence(&self) -> Option<&'static str> {
         match self {
             Self::User(_) => Some("the user has no connection"),
@@ -144,31 +143,31 @@ impl Target<'_> {
     }
 }
 
-/// One thing asked for.
+/// A command to publish to users or channels.
 #[derive(Debug)]
 pub struct Command<'a> {
-    /// For whom.
+    /// The recipients of the publication.
     pub target: Target<'a>,
-    /// What; `None` only for calls that carry nothing (disconnect).
+    /// The data; `None` only for calls without any (disconnect).
     pub data: Option<Data<'a>>,
-    /// How it is to be published, where that is not as usual.
+    /// Publish options that differ from the default.
     pub terms: Option<Arc<PublishOptions>>,
-    /// Whether an answer is wanted where answers are optional.
+    /// Whether an answer is requested where answers are optional.
     pub ack: bool,
-    /// The asker's own id for the answer: compact JSON text, a number or a string.
+    /// The caller's id for the answer: compact JSON text, a number or a string.
     pub id: Option<&'a str>,
 }
 
-/// What is pushed, before it is decoded.
+/// The data of a publication before decoding.
 #[derive(Clone, Copy, Debug)]
 pub enum Data<'a> {
-    /// A JSON value: a string is pushed as its text, anything else as compact JSON text.
+    /// A JSON value: a string is pushed as its text, anything else as compact JSON.
     Json(&'a RawValue),
-    /// Decoded base64 of this kind in the scratch buffer given to [`parse`].
+    /// Decoded base64 of this kind in the scratch buffer of [`parse`].
     Decoded(PayloadKind),
 }
 
-/// Reads one object. A binary payload is decoded into `scratch`.
+/// Parses one object. A binary payload is decoded into `scratch`.
 pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<Command<'a>, BadCommand> {
     let wire: Wire<'a> = read(bytes)?;
     let target = match (wire.user, wire.users, wire.channel, wire.channels) {
@@ -224,7 +223,7 @@ pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<Command<'a>, 
     })
 }
 
-/// Checks the asker's own id for an answer.
+/// Validates the caller's id for an answer.
 fn answer_id(id: &RawValue) -> Result<&str, BadCommand> {
     let id = id.get();
     let is_start = |sign: char| sign == '"' || sign == '-' || sign.is_ascii_digit();
@@ -245,7 +244,7 @@ fn decode(name: &str, base64: &Text<'_>, scratch: &mut Vec<u8>) -> Result<(), Ba
     })
 }
 
-/// Returns the kind of bytes that come without one, and makes them compact if they are JSON.
+/// Returns the kind of bytes without a declared one, and compacts them if they are JSON.
 fn json_or_binary(bytes: &mut Vec<u8>) -> PayloadKind {
     if let veche_centrifuge::Data::Binary(_) = veche_centrifuge::Data::of_bytes(bytes) {
         return PayloadKind::Binary;
@@ -257,7 +256,7 @@ fn json_or_binary(bytes: &mut Vec<u8>) -> PayloadKind {
     PayloadKind::Json
 }
 
-/// How it is to be published; `None`: as usual.
+/// Returns the publish options; `None`: the default.
 fn terms(
     key: Option<&Text<'_>>,
     version: Option<u64>,
@@ -291,7 +290,7 @@ fn terms(
     Ok((terms != PublishOptions::default()).then(|| Arc::new(terms)))
 }
 
-/// What is said beside the data; nothing is as if it were not there.
+/// Converts tags; empty ones are as good as absent.
 fn info(tags: &BTreeMap<Text<'_>, Text<'_>>) -> Result<Option<Arc<Info>>, BadCommand> {
     let bytes: usize = tags
         .iter()
@@ -317,8 +316,8 @@ fn info(tags: &BTreeMap<Text<'_>, Text<'_>>) -> Result<Option<Arc<Info>>, BadCom
 }
 
 impl Data<'_> {
-    /// The payload as clients will get it, using `scratch` where it has to be rewritten. For [`Data::Decoded`]
-    /// `scratch` is the one that [`parse`] filled.
+    /// Returns the payload for clients, using `scratch` if it has to be rewritten. For [`Data::Decoded`] it is the
+    /// buffer filled by [`parse`].
     pub fn payload<'s>(self, scratch: &'s mut Vec<u8>) -> Result<PayloadRef<'s>, BadCommand>
     where
         Self: 's,
@@ -343,7 +342,7 @@ impl Data<'_> {
                     bytes: inner.as_bytes(),
                 });
             }
-            // Unpaired surrogates and the like show up only here.
+            // Errors such as unpaired surrogates are found only here.
             let decoded: String = serde_json::from_str(text)
                 .map_err(|error| BadCommand::new(format!("bad string in \"data\": {error}")))?;
             scratch.clear();
@@ -368,7 +367,7 @@ impl Data<'_> {
     }
 }
 
-/// Copies valid JSON without the white space between its tokens.
+/// Copies valid JSON without white space between tokens.
 fn compact(json: &[u8], out: &mut Vec<u8>) {
     let (mut in_string, mut escaped) = (false, false);
     for &byte in json {
@@ -384,7 +383,7 @@ fn compact(json: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// serde would also take an array for a struct, by position.
+/// Checks for an object, since serde also accepts an array in place of a struct.
 fn is_object(bytes: &[u8]) -> Result<(), BadCommand> {
     let mut text = bytes.iter().filter(|byte| !byte.is_ascii_whitespace());
     match text.next() {

@@ -1,7 +1,6 @@
-//! What a back end asked for, carried out: publications go to the hub, answers are put together and kept in order.
+//! Execution of back end commands: publications are passed to the hub, and answers are assembled in order.
 //!
-//! Shared by the push line, the API's HTTP calls and its WebSocket, which differ only in framing. It does not know
-//! which of them it serves.
+//! Shared by push lines, the HTTP API and its WebSocket, which differ only in framing and are not distinguished here.
 
 mod exchange;
 mod list;
@@ -34,15 +33,15 @@ use names::{known, named, personal};
 pub use nodes::bind_undecided;
 use reported::report_publish;
 
-/// Most questions of one back end that may wait for their answers; its input waits then.
+/// Maximum number of unanswered commands of one back end; its input then waits.
 pub const EXCHANGES_MAX: usize = 1024;
 
-/// Why a command is not carried out.
+/// Why a command is not executed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unwilling {
-    /// It is wrong.
+    /// The command is invalid.
     Bad(BadCommand),
-    /// It may be later.
+    /// It is rejected for now.
     Busy(Busy),
 }
 
@@ -52,30 +51,30 @@ impl From<BadCommand> for Unwilling {
     }
 }
 
-/// What became of a command.
+/// The progress of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Done; its answer, if one is due, is on its way.
+    /// Done; its answer, if any, will follow.
     Done,
-    /// Understood and kept, but some or all of it waits for credit: call [`Backend::resume`] then.
+    /// Valid and stored, but part of it waits for credit: [`Backend::resume`] continues.
     Unfinished,
 }
 
-/// The exchanges of one back end's connection, in the order of asking.
+/// The exchanges of one back end connection in order.
 #[derive(Debug, Default)]
 pub struct Backend {
     publisher: Publisher,
     exchanges: VecDeque<Exchange>,
-    /// So many of them, from the front on, are known to be complete, which they stay.
+    /// Number of exchanges from the front that are known to be complete.
     complete: usize,
-    /// Number of the exchange at the front.
+    /// Number of the first exchange.
     first: u32,
     unfinished: Option<Job>,
-    /// A frame that is not looked at before an answer has left.
+    /// A stored frame that can't be parsed before an answer is sent.
     kept: Option<(MessageKind, Vec<u8>)>,
 }
 
-/// A publication of which some targets wait for credit: parsed and owned, so that asking again costs nothing more.
+/// A publication with targets that wait for credit: parsed and owned, so that retries cost nothing more.
 #[derive(Debug)]
 struct Job {
     targets: Vec<Box<str>>,
@@ -85,7 +84,7 @@ struct Job {
     exchange: Option<u32>,
 }
 
-/// A ticket names the exchange (22 bits, wrapping) and the target in it (10 bits).
+/// A ticket contains the exchange (22 bits, wrapping) and the target in it (10 bits).
 const TARGET_BITS: u32 = 10;
 const EXCHANGE_MASK: u32 = u32::MAX >> TARGET_BITS;
 
@@ -93,7 +92,7 @@ fn ticket(exchange: u32, target: usize) -> Ticket {
     Ticket((exchange & EXCHANGE_MASK) << TARGET_BITS | target as u32)
 }
 
-/// Whether there is memory for a publication or for an answer that may be large.
+/// Checks that memory permits a publication or a possibly large answer.
 fn has_memory(shared: &Shared) -> Result<(), Unwilling> {
     match shared.is_short_of_memory {
         true => Err(Unwilling::Busy(Busy::NoMemory)),
@@ -102,7 +101,7 @@ fn has_memory(shared: &Shared) -> Result<(), Unwilling> {
 }
 
 impl Backend {
-    /// Of a caller of the API.
+    /// Creates the exchanges of an API caller.
     pub fn of(publisher: Publisher) -> Self {
         Self {
             publisher,
@@ -110,7 +109,7 @@ impl Backend {
         }
     }
 
-    /// Whether so much may be published now, which counts.
+    /// Checks the publish rate, and counts the publications.
     fn admit(&self, target: &Target<'_>, shared: &Shared) -> Result<(), Unwilling> {
         has_memory(shared)?;
         let publishing = &shared.site.publishing;
@@ -119,7 +118,7 @@ impl Backend {
             .map_err(Unwilling::Busy)
     }
 
-    /// Carries out a command that publishes.
+    /// Executes a publish command.
     ///
     /// `answered`: whether an answer is to be written. To be called only while nothing is unfinished and this is not
     /// [full](Backend::is_full).
@@ -175,7 +174,7 @@ impl Backend {
         Ok(result?)
     }
 
-    /// Has something done to a user's connections. Its answer is complete once all workers concerned have done it.
+    /// Sends a command to a user's connections. Its answer is complete once all workers concerned have executed it.
     pub fn instruct(
         &mut self,
         command: Instructing<'_>,
@@ -209,7 +208,7 @@ impl Backend {
         Ok(Progress::Done)
     }
 
-    /// Keeps a user out, and closes his connections, or lets him in again, or has tokens hold no more.
+    /// Bans a user and disconnects the user's connections, lifts a ban, or revokes tokens.
     pub fn block(
         &mut self,
         block: &Block,
@@ -259,13 +258,13 @@ impl Backend {
         };
         let progress = self.instruct(closing, session, shared)?;
         if let Some((content, last)) = unwritten.zip(self.exchanges.back_mut()) {
-            // It is carried out all the same, and the answer comes when that is done.
+            // The command is executed anyway, and answered when it is done.
             last.content = content;
         }
         Ok(progress)
     }
 
-    /// Asks whether a user is there.
+    /// Queries whether a user is connected.
     pub fn user_status(
         &mut self,
         user: &Text<'_>,
@@ -290,7 +289,7 @@ impl Backend {
         Ok(Progress::Done)
     }
 
-    /// Lists the channels that have subscribers and whose names fit the pattern; all without one.
+    /// Lists channels with subscribers whose names match the pattern; all without one.
     pub fn channels(
         &mut self,
         pattern: Option<&Text<'_>>,
@@ -310,7 +309,7 @@ impl Backend {
         Ok(Progress::Done)
     }
 
-    /// Lists the connections that hear a channel, or a user's own.
+    /// Lists the connections that are subscribed to a channel, or those of a user.
     pub fn connections(
         &mut self,
         who: &Listing<'_>,
@@ -344,7 +343,7 @@ impl Backend {
         Ok(Progress::Done)
     }
 
-    /// Answers with this result: a JSON object.
+    /// Answers with this result, a JSON object.
     pub fn tell(&mut self, result: String) -> Progress {
         self.owe(None, 0, Content::Written(result));
         Progress::Done
@@ -355,7 +354,7 @@ impl Backend {
         self.owe(None, 0, Content::Refused(code, why.to_owned()));
     }
 
-    /// Asks something of a channel.
+    /// Sends a query to the channel's home worker.
     pub fn ask(
         &mut self,
         inquiry: Inquiry<'_>,
@@ -376,8 +375,7 @@ impl Backend {
         Ok(Progress::Done)
     }
 
-    /// Puts an error in the place of an answer, so that answers keep their order. `place`: where the command stands, if
-    /// that has to be said.
+    /// Adds an error as an answer, in order. `place`: the position of the command, if it has to be named.
     pub fn refuse(
         &mut self,
         id: Option<&str>,
@@ -404,14 +402,14 @@ impl Backend {
         self.owe(id, 0, Content::Refused(code, error));
     }
 
-    /// The answer that was owed last has this id.
+    /// Sets the id of the last exchange.
     pub(crate) fn name_last(&mut self, id: &str) {
         if let Some(last) = self.exchanges.back_mut() {
             last.id = Some(id.into());
         }
     }
 
-    /// Goes on with what waited for credit; `true` when nothing of it is left.
+    /// Continues what waited for credit; returns `true` when nothing is left.
     pub fn resume(&mut self, session: ConnectionId, shared: &mut Shared) -> bool {
         let Some(mut job) = self.unfinished.take() else {
             return true;
@@ -426,27 +424,27 @@ impl Backend {
         false
     }
 
-    /// Whether every answer has been written and nothing waits for credit.
+    /// Returns whether every answer has been written and nothing waits for credit.
     pub fn is_settled(&self) -> bool {
         self.exchanges.is_empty() && self.unfinished.is_none()
     }
 
-    /// Whether so many answers are owed that no further command should be looked at.
+    /// Returns whether the limit of unanswered commands is reached.
     pub fn is_full(&self) -> bool {
         self.exchanges.len() >= EXCHANGES_MAX
     }
 
-    /// Keeps a frame that may not be looked at yet; its source is blocked meanwhile, so there is one at most.
+    /// Stores a frame that can't be parsed yet; its source is paused meanwhile, so there is at most one.
     pub fn keep(&mut self, kind: MessageKind, frame: Vec<u8>) {
         self.kept = Some((kind, frame));
     }
 
-    /// Gives back what was kept.
+    /// Takes the stored frame.
     pub fn take_kept(&mut self) -> Option<(MessageKind, Vec<u8>)> {
         self.kept.take()
     }
 
-    /// A home answered.
+    /// Handles the answer of a home worker.
     pub fn answered(&mut self, Ticket(ticket): Ticket, answer: Answer) {
         let (number, target) = (
             ticket >> TARGET_BITS,
@@ -477,7 +475,7 @@ impl Backend {
                 if let Content::Disconnected(all) = &mut exchange.content {
                     *all = connections;
                 }
-                // Some may have settled before this answer came.
+                // Some answers may have been settled before.
                 exchange.open = exchange.open.wrapping_sub(UNCOUNTED).wrapping_add(open);
                 return;
             }
@@ -494,7 +492,8 @@ impl Backend {
         exchange.open = exchange.open.saturating_sub(1);
     }
 
-    /// Writes the next answer that is complete, as one JSON object with its result under that key; `false` when none is.
+    /// Writes the next complete answer as one JSON object with its result under this key; returns `false` if there is
+    /// none.
     pub fn write_answer(&mut self, out: &mut Vec<u8>, key: &str) -> bool {
         let Some(exchange) = self.exchanges.front().filter(|exchange| exchange.open == 0) else {
             return false;
@@ -506,15 +505,14 @@ impl Backend {
         true
     }
 
-    /// Returns whether all that was asked is answered, though answers may be left to take. Looks at each exchange once,
-    /// however often it is asked.
+    /// Returns whether everything is answered; answers may be left to take. Visits each exchange once over all calls.
     pub(crate) fn is_answered(&mut self) -> bool {
         let rest = self.exchanges.range(self.complete..);
         self.complete += rest.take_while(|exchange| exchange.open == 0).count();
         self.complete == self.exchanges.len()
     }
 
-    /// Takes all answers, once they are complete.
+    /// Takes all answers once they are complete.
     pub(crate) fn take_answers(&mut self) -> Option<VecDeque<Exchange>> {
         if !self.is_answered() {
             return None;
@@ -524,7 +522,7 @@ impl Backend {
         Some(std::mem::take(&mut self.exchanges))
     }
 
-    /// An answer that is to be written in its turn, once `open` homes have answered.
+    /// Adds an exchange whose answer is written in order, once `open` homes have answered.
     fn owe(&mut self, id: Option<&str>, open: u32, content: Content) {
         self.exchanges.push_back(Exchange {
             id: id.map(Into::into),
@@ -599,7 +597,6 @@ impl Backend {
         }
     }
 
-    /// Takes a publication of which no target has been served yet.
     fn begin(
         &mut self,
         targets: Vec<Box<str>>,
@@ -626,7 +623,7 @@ impl Backend {
         Progress::Unfinished
     }
 
-    /// Publishes to further targets; `true` when all are done.
+    /// Publishes to further targets; returns `true` when all are done.
     fn advance(&mut self, job: &mut Job, session: ConnectionId, shared: &mut Shared) -> bool {
         while let Some(target) = job.targets.get(job.next) {
             let from = job

@@ -1,4 +1,4 @@
-//! The back end's side: its API, push lines and commands, and the admin page.
+//! Interfaces for back ends: API, push lines and commands, and the admin page.
 
 pub mod admin;
 pub(crate) mod api;

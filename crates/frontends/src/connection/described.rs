@@ -8,7 +8,7 @@ use super::Connection;
 use crate::context::census::Census;
 use crate::context::shared::Shared;
 
-/// Returns the connections of this worker that are asked for. `find` knows its connections.
+/// Returns the matching connections of this worker. `find` looks up connections by id.
 pub fn list_connections<'c>(
     census: &Census,
     shared: &Shared,
@@ -28,7 +28,7 @@ pub fn list_connections<'c>(
 }
 
 impl Connection {
-    /// What a back end is told of it.
+    /// Returns the description for back ends.
     fn described(&self, id: ConnectionId, shared: &Shared) -> Connected {
         let channels: Box<[Arc<str>]> = shared.hub.channels_of(id).cloned().collect();
         let about = self.about();

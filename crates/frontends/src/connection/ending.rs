@@ -13,7 +13,7 @@ use crate::outbox::End;
 use crate::outbox::journal::SlowKind;
 
 impl Connection {
-    /// Closes the session with a code: the hub, the operator or a limit wants it.
+    /// Closes the session with a code, for the hub, the operator or a limit.
     pub fn disconnect(&mut self, id: ConnectionId, code: u16, reason: &str, shared: &mut Shared) {
         match &mut self.stage {
             Stage::Socket(socket) => {
@@ -30,7 +30,7 @@ impl Connection {
         self.settle_deadline(id, shared);
     }
 
-    /// Carries out what a back end wants of the session.
+    /// Executes a back end's command on the session.
     pub fn instructed(
         &mut self,
         id: ConnectionId,
@@ -38,7 +38,7 @@ impl Connection {
         shared: &mut Shared,
     ) {
         if !matches!(self.stage, Stage::Socket(_)) {
-            // Whoever is about to open is closed as any other; the rest comes too early.
+            // A session that is still opening can be closed; other commands come too early.
             if let Deed::Disconnect { code, reason } = &instruction.deed
                 && instruction.client.is_none()
             {
@@ -59,7 +59,7 @@ impl Connection {
                 socket.lost(id, channel, shared);
                 self.settle(id, shared);
             }
-            // A session that is about to open, or a response that does not end.
+            // A session that is still opening, or an endless response.
             _ => {
                 let (code, reason) = CloseCode::InsufficientState.parts();
                 self.disconnect(id, code, reason, shared);
@@ -67,8 +67,8 @@ impl Connection {
         }
     }
 
-    /// What came of something that may have closed the session: then its input waits for nothing but its turn, since the
-    /// peer's Close is in it.
+    /// Unblocks a session that may have been closed: its input then only waits for its turn, since the peer's Close is
+    /// part of it.
     pub(super) fn settle(&mut self, id: ConnectionId, shared: &mut Shared) {
         let is_closing = matches!(&self.stage, Stage::Socket(socket) if socket.is_closing());
         if is_closing && self.blocked.is_some_and(|block| block != Block::Turn) {
@@ -77,7 +77,7 @@ impl Connection {
         self.settle_deadline(id, shared);
     }
 
-    /// The client does not read what it is sent: its outbox is over its budget.
+    /// Closes a client that reads too slowly: its outbox exceeds its limit.
     pub fn overflowed(&mut self, id: ConnectionId, shared: &mut Shared) {
         shared.stats.slow_consumers.add(1);
         self.note_slow(id, "closed with", shared);
@@ -88,22 +88,22 @@ impl Connection {
             NoteLevel::Warn,
             format!("closed with 1013: the client reads too slowly{user}"),
         );
-        // What was written before stays: it is whole, it is within the budget, and the 101 may be among it.
+        // Earlier output stays: it is complete, within the limit, and may contain the 101.
         let (code, reason) = CloseCode::SlowConsumer.parts();
         self.disconnect(id, code, reason, shared);
     }
 
-    /// The client does not read what it is sent, and has begun to miss what it may miss.
+    /// Logs a slow client that has begun to miss droppable publications.
     pub fn fell_behind(&mut self, id: ConnectionId, shared: &mut Shared) {
         self.note_slow(id, "misses publications, with", shared);
     }
 
-    /// Who does not keep up, for whoever wants to know.
+    /// Records a slow consumer in the slow log.
     fn note_slow(&self, id: ConnectionId, what: &str, shared: &mut Shared) {
         let unsent = shared.ports.outboxes.queued(id) / 1024;
         let (silent_ms, path) = match &self.stage {
             Stage::Socket(socket) => (socket.silent_ms(shared), socket.path()),
-            // A response that does not end.
+            // An endless response.
             _ => (0, "HTTP"),
         };
         let what = || {
@@ -115,7 +115,7 @@ impl Connection {
         journal.took(SlowKind::Consumer, silent_ms, what);
     }
 
-    /// The token that said who the client is holds no more.
+    /// Closes the session: the token or identity has expired.
     pub(super) fn expired(&mut self, id: ConnectionId, shared: &mut Shared) {
         shared.stats.tokens_expired.add(1);
         shared.note(id, NoteLevel::Info, "closed: the token has expired");
@@ -133,16 +133,16 @@ impl Connection {
         }
     }
 
-    /// The server goes away: sessions are closed, what is idle ends, what is under way is answered and then ends.
+    /// Begins to drain: sessions are closed, idle connections end, and current requests are answered first.
     pub fn drain(&mut self, id: ConnectionId, shared: &mut Shared) {
         match &mut self.stage {
-            // It has come since, and ends with its answer.
+            // Accepted during the drain: it ends after its response.
             Stage::Http(_) if self.told_to_go => {}
             Stage::Http(http) if http.is_idle() && self.input.is_none() => self.end(id, shared),
-            // Events would go on for ever; whoever listens connects again.
+            // An event stream would never end; its client reconnects.
             Stage::Http(http) if http.is_endless() => self.end(id, shared),
             Stage::Http(_) | Stage::Ending => {}
-            // What a back end has sent is carried out and answered first.
+            // Commands already received from a back end are executed and answered first.
             Stage::Lines(_) => {
                 self.told_to_go = true;
                 self.finish_if_due(id, shared);
@@ -154,13 +154,13 @@ impl Connection {
         }
     }
 
-    /// The peer can't be talked with: it gets these bytes, which may be none, and then the end.
+    /// Rejects the peer: sends these bytes, which may be empty, and ends the connection.
     pub fn turn_away(&mut self, id: ConnectionId, words: &[u8], shared: &mut Shared) {
         shared.ports.outboxes.buffer(id).extend_from_slice(words);
         self.end(id, shared);
     }
 
-    /// Sends what is written, then FIN, and waits a little for the peer's.
+    /// Sends the remaining output, then FIN, and waits briefly for the peer's FIN.
     pub(super) fn end(&mut self, id: ConnectionId, shared: &mut Shared) {
         if matches!(self.stage, Stage::Ending) {
             return;
@@ -171,7 +171,7 @@ impl Connection {
             Stage::Dialing(dialing) => dialing.failed(super::CUT_OFF, shared),
             Stage::Lines(_) | Stage::Ending => {}
         }
-        // A session that is still registering has subscriptions too.
+        // A session that is still registering has subscriptions as well.
         shared.hub.close(id, &mut shared.ports);
         shared.ports.outboxes.end_entry(id, self.peer);
         shared.count_user_out(id);
@@ -183,8 +183,8 @@ impl Connection {
         shared.ports.outboxes.finish(id, End::Shutdown);
     }
 
-    /// The transport has sent all that it was given. The time that an ending connection has for the peer's FIN begins now:
-    /// as long as bytes were unsent, `write_timeout` alone limited it.
+    /// Handles that the transport has sent all its output. An ending connection now waits for the peer's FIN for a
+    /// limited time; while bytes were unsent, only `write_timeout` applied.
     pub fn all_sent(&mut self, shared: &Shared) {
         if matches!(self.stage, Stage::Ending) {
             self.begin_close_timeout(shared);
@@ -200,7 +200,7 @@ impl Connection {
         shared.ports.outboxes.finish(id, End::Abort);
     }
 
-    /// Ends a connection that waited only for what was under way.
+    /// Ends a connection that only waited for its current work.
     pub(super) fn finish_if_due(&mut self, id: ConnectionId, shared: &mut Shared) {
         if self.blocked.is_some() {
             return;
@@ -214,10 +214,10 @@ impl Connection {
         }
     }
 
-    /// After the peer's FIN all that was asked is answered; then nothing keeps the connection.
+    /// After the peer's FIN, ends the connection once everything it requested was answered.
     pub(super) fn finish_after_end(&mut self, id: ConnectionId, shared: &mut Shared) {
         if let Stage::Lines(lines) = &self.stage {
-            // The last line may lack its end: `printf … | nc` writes such.
+            // The last line may lack its terminator, as in `printf … | nc`.
             if let Some(input) = self.input.as_mut().filter(|input| !input.ends_with(b"\n")) {
                 input.push(b'\n');
                 self.work_on_input(id, shared);
@@ -228,7 +228,7 @@ impl Connection {
             }
         }
         self.end(id, shared);
-        // The worker closes the transport when the last byte has left.
+        // The worker closes the transport after the last byte.
         shared.ports.outboxes.finish(id, End::Shutdown);
     }
 }

@@ -1,4 +1,4 @@
-//! What reaches an open session alone: tokens, relayed commands, decisions, its application.
+//! Events for open sessions only: token renewals, relayed commands, hook decisions, their application.
 
 use veche_hub::ConnectionId;
 
@@ -10,10 +10,10 @@ use crate::context::step::{Block, Then};
 use crate::websocket::NotRenewed;
 
 impl Connection {
-    /// Another token for a session that one has opened; how long it holds, in milliseconds.
+    /// Replaces the token of a session that was opened with one; returns how long it is valid, in milliseconds.
     ///
     /// # Errors
-    /// It is no good, and the one before stays.
+    /// The token is invalid; the previous one stays in force.
     pub fn renew(
         &mut self,
         id: ConnectionId,
@@ -28,7 +28,7 @@ impl Connection {
         renewed
     }
 
-    /// Commands have come another way.
+    /// Handles commands that arrived with another request.
     pub fn relayed(&mut self, id: ConnectionId, relay: &Relay, shared: &mut Shared) {
         let Stage::Socket(socket) = &mut self.stage else {
             return;
@@ -41,7 +41,7 @@ impl Connection {
         self.settle(id, shared);
     }
 
-    /// What has been decided on one of its commands.
+    /// Handles the decision on one of the session's commands.
     pub fn judged(
         &mut self,
         id: ConnectionId,
@@ -61,12 +61,12 @@ impl Connection {
         self.settle(id, shared);
     }
 
-    /// The handler of an application that waited has ended.
+    /// Handles the end of an application handler that was waiting.
     pub fn app_ready(&mut self, id: ConnectionId, shared: &mut Shared) {
         let Stage::Socket(socket) = &mut self.stage else {
             return;
         };
-        // What waits for the client to read is taken up when it has.
+        // Input that waits for the client to read is resumed by that.
         if !socket.app_ready() {
             return;
         }
@@ -76,7 +76,7 @@ impl Connection {
                 self.go_on(id, then, shared);
             }
             Some(Block::Pace) => {
-                // What came in time is handled; what is behind it still waits.
+                // Processes input that was received in time; further input still waits.
                 let _ = socket.resume(id, shared);
                 self.settle(id, shared);
             }
@@ -84,7 +84,7 @@ impl Connection {
         }
     }
 
-    /// An outbox that was full has room again.
+    /// Handles that a full outbox has room again.
     pub fn drained(&mut self, id: ConnectionId, shared: &mut Shared) {
         if let Stage::Socket(socket) = &mut self.stage {
             socket.drained(id, shared);

@@ -1,18 +1,18 @@
-//! Why the server goes away, and how it closes sessions then.
+//! Why the server shuts down, and the close code for its sessions.
 
 use veche_types::codes::CloseCode;
 
-/// Why the server goes away.
+/// Why the server shuts down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parting {
-    /// It stops.
+    /// The server process is stopping.
     Stopping,
     /// Another server process has taken over.
     Replaced,
 }
 
 impl Parting {
-    /// The close code and its reason.
+    /// Returns the close code and reason.
     pub fn words(self) -> (u16, &'static str) {
         let close = match self {
             Self::Stopping => CloseCode::GoingAway,

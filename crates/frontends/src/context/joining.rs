@@ -1,4 +1,4 @@
-//! Subscriptions that clients have not asked for: by an application, and by a back end.
+//! Subscriptions not requested by clients: those of applications and back ends.
 
 use std::sync::Arc;
 
@@ -9,19 +9,20 @@ use veche_hub::{
 use crate::context::note::NoteLevel;
 use crate::context::shared::Shared;
 
-/// What became of a subscription for a back end.
+/// The result of a subscription for a back end.
 pub(crate) enum Enrolled {
-    /// The channel's home is here and has answered.
+    /// The channel's home is on this worker and has answered.
     Now(Answer),
-    /// The answer comes with the ticket.
+    /// The answer follows with the ticket.
     Later,
     /// The session is not subscribed.
     Not,
 }
 
 impl Shared {
-    /// Tells a client where an application has subscribed it, where its route tells positions, and gives it what it has
-    /// missed. Whether that is all of it; `None` if it has not come back. `is_back`: it was somewhere before.
+    /// Sends a client its position after an application subscribed it, if its route has positions, with the missed
+    /// publications. Returns whether recovery was complete; `None` without recovery. `is_back`: the client had a
+    /// position.
     pub fn tell_joined(
         &mut self,
         session: ConnectionId,
@@ -44,7 +45,7 @@ impl Shared {
         Some(is_whole)
     }
 
-    /// Subscribes a session to what a back end wants, where its protocol has no subscriptions of its own.
+    /// Subscribes a session for a back end, if its protocol has no subscriptions of its own.
     pub(crate) fn enroll(
         &mut self,
         id: ConnectionId,

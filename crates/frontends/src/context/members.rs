@@ -1,5 +1,4 @@
-//! As whom connections are seen in channels where their protocol has no word for it: those of push routes and of
-//! applications.
+//! Presence of connections whose protocol has no client ids: those of push routes and of applications.
 
 use std::sync::Arc;
 
@@ -8,8 +7,8 @@ use veche_hub::{ChannelName, ClientInfo, ConnectionId};
 use crate::context::shared::Shared;
 
 impl Shared {
-    /// As whom a session is seen in a channel, where that knows who is there. Who is anonymous has no name; in a user's own
-    /// channel there is nobody to be seen.
+    /// Returns a session as a channel member. Anonymous clients have no name; `None` in a personal channel, which has
+    /// no presence.
     #[must_use]
     pub fn member(&self, id: ConnectionId, channel: ChannelName<'_>) -> Option<Arc<ClientInfo>> {
         let is_own = channel.user().is_some();

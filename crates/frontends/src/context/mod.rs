@@ -1,4 +1,4 @@
-//! What all connections of a worker share, and the plain data that the parts of this crate exchange.
+//! The context shared by the connections of a worker, and the plain data exchanged within this crate.
 
 pub mod access;
 pub mod app;

@@ -1,7 +1,6 @@
-//! A route: which handler answers a path, for whom, and within which limits.
+//! A route: the handler of a path, its access rules and limits.
 //!
-//! It knows names and rules only; finding the route of a request is the [`Router`]'s part, what a handler does is in
-//! files of its own.
+//! [`Router`] finds the route of a request; handlers are implemented elsewhere.
 
 mod headers;
 mod router;
@@ -25,47 +24,47 @@ use crate::outbox::hears::{Hears, Keeping};
 pub use headers::{BadHeader, Headers};
 pub use router::{Found, Router};
 
-/// What a route leads to, with that handler's own options.
+/// The handler of a route with its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handler {
     /// Sessions of a client protocol.
     Session(&'static Protocol),
-    /// Files below `root`.
+    /// Static files below `root`.
     Static {
-        /// A folder, or `builtin:NAME` for files embedded in the binary.
+        /// A folder, or `builtin:NAME` for embedded files.
         root: PathBuf,
-        /// The codings in which files may lie prepared, the preferred one first; each at most once.
+        /// Codings of precompressed files in order of preference, without duplicates.
         variants: Vec<Encoding>,
     },
     /// The back end's HTTP API and its WebSocket.
     Api,
-    /// An application: WebSockets and plain HTTP.
+    /// An application: WebSockets and HTTP requests.
     Lua {
-        /// Which.
+        /// The id of the application.
         app: AppId,
-        /// How long it may take to answer a request, and from part to part of a response; 0 for as long as it likes.
+        /// Time limit for a response and between its parts, in milliseconds; 0: none.
         request_timeout_ms: u64,
     },
-    /// The operator's page, and what it calls.
+    /// The admin page and its calls.
     Admin,
-    /// `GET /health`.
+    /// Readiness at `GET /health`.
     Health,
-    /// `GET /metrics`.
+    /// Metrics at `GET /metrics`.
     Metrics,
 }
 
 impl Handler {
-    /// Whether the handler also takes what lies below its path, without a `/*` at the end.
+    /// Returns whether the handler also serves paths below its own, without `/*` at the end.
     pub fn takes_subtree(&self) -> bool {
         matches!(self, Self::Static { .. } | Self::Api | Self::Admin)
     }
 
-    /// Whether a WebSocket may be opened here.
+    /// Returns whether WebSockets may be opened on the route.
     pub fn takes_websocket(&self) -> bool {
         matches!(self, Self::Session(_) | Self::Api | Self::Lua { .. })
     }
 
-    /// The application that it leads to.
+    /// Returns the application of the route.
     pub(crate) fn app(&self) -> Option<AppId> {
         match self {
             Self::Lua { app, .. } => Some(*app),
@@ -74,48 +73,47 @@ impl Handler {
     }
 }
 
-/// One `[[route]]`, checked.
+/// A validated `[[route]]` of the configuration.
 #[derive(Clone, Debug)]
 pub struct Route {
     /// As written: `/ws`, `/room/:id`, `/app/*`.
     pub path: String,
-    /// Upper-case methods; empty for any that the handler knows.
+    /// Upper-case methods; empty for all that the handler supports.
     pub methods: Vec<String>,
-    /// Where it leads.
+    /// The handler of its requests.
     pub handler: Handler,
-    /// Headers that its answers have in addition, if it leads to files or an application. Answers that open a WebSocket have
-    /// none of them.
+    /// Headers added to responses of files and applications, except those that open a WebSocket.
     pub headers: Option<Arc<Headers>>,
-    /// Who the client is.
+    /// How the user is determined.
     pub identity: Identity,
-    /// Channel patterns that a client may ask for by `?channel=`: a name, or a beginning and `*`.
+    /// Channel patterns for `?channel=`: a name, or a prefix and `*`.
     pub channels: Vec<String>,
-    /// Whose requests are answered here, by the client's address.
+    /// Rules for client addresses.
     pub networks: Networks,
-    /// Whose pages may open a WebSocket here.
+    /// Rules for origins of pages that open a WebSocket.
     pub origins: Vec<origin::Rule>,
-    /// What is answered to an offer of permessage-deflate; `None` refuses it.
+    /// How offers of permessage-deflate are answered; `None` rejects them.
     pub compression: Option<websocket::deflate::Policy>,
-    /// Limits of a client's message.
+    /// Limits on a client's messages.
     pub message_limits: websocket::Limits,
-    /// How fast a client may speak; `None`: as fast as it is worked on.
+    /// Rate limits of clients; `None`: unlimited.
     pub pacing: Option<Pacing>,
-    /// What a client gets that reads too slowly for all; `None`: it is closed.
+    /// What happens with clients that read too slowly; `None`: they are disconnected.
     pub keeping: Option<Keeping>,
-    /// Clients are told the place of each publication, and may come back with it. Not beside `keeping`.
+    /// Clients receive the position of each publication and may recover with it. Excludes `keeping`.
     pub has_positions: bool,
-    /// Who decides on commands of Centrifuge clients; `None`: the server itself.
+    /// Hook targets of Centrifuge clients; `None`: the server decides itself.
     pub deciders: Option<Arc<Deciders>>,
 }
 
 impl Route {
-    /// Returns what decides on this kind of questions for clients of the route, if anything does.
+    /// Returns the hook target of this kind for the route's clients, if any.
     pub(crate) fn decider(&self, kind: Kind) -> Option<Decider> {
         let deciders = self.deciders.as_deref();
         deciders.and_then(|deciders| deciders.of(kind))
     }
 
-    /// What sessions of this route get of what is published to them.
+    /// Returns how publications are delivered to sessions of this route.
     pub(crate) fn hears(&self) -> Hears {
         match (self.has_positions, self.keeping) {
             (true, _) => Hears::Positions,
@@ -124,13 +122,13 @@ impl Route {
         }
     }
 
-    /// Whether `?channel=name` may be allowed here to some user.
+    /// Returns whether `?channel=name` is allowed for some user.
     pub(crate) fn lists_channel(&self, name: &str) -> bool {
         self.channels.iter().any(|pattern| is_meant(pattern, name))
     }
 
-    /// Whether `?channel=name` is allowed here to a user, `""` for an anonymous one: by a pattern where the name leaves
-    /// that to patterns, else by the whole name.
+    /// Returns whether `?channel=name` is allowed for a user, `""` for an anonymous one: by a pattern if the name
+    /// permits patterns, otherwise by the whole name.
     pub fn allows_channel(&self, name: &str, user: &str, namespaces: &Namespaces) -> bool {
         match Audience::of(name, namespaces).entry(user) {
             Entry::Any => self.lists_channel(name),
@@ -140,7 +138,7 @@ impl Route {
     }
 }
 
-/// Whether a pattern, a name or a beginning and `*`, means a channel.
+/// Returns whether a pattern, a name or a prefix and `*`, matches a channel.
 fn is_meant(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),

@@ -1,8 +1,8 @@
-//! What the connections of one worker share: the hub, the outboxes, the site, the codecs, the time of the turn.
+//! The context shared by the connections of one worker: the hub, the outboxes, the configuration, the codecs, the time
+//! of the turn.
 //!
-//! Connections are handed a `&mut Shared` with every call. They write into outboxes and speak to the hub; what the
-//! hub wants of *other* connections is noted in [`Ports`] and carried out by the worker when the call is over, so
-//! nothing re-enters a connection.
+//! Every call of a connection receives it as `&mut`. Connections write to outboxes and call the hub; effects on *other*
+//! connections are queued in [`Ports`] and executed by the worker after the call, so no connection is re-entered.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::Location;
@@ -31,71 +31,71 @@ use crate::context::stats::Stats;
 use crate::context::work::{Waiting, Work};
 use crate::outbox::Outboxes;
 
-/// Notes of one kind written down in a second; a flood of mistakes is counted, not written down one by one.
+/// Log messages of one kind per second; further ones are only counted.
 const NOTES_PER_SECOND: u32 = 16;
-/// Kinds of notes of one place in the code. Words of which there are more share a limit.
+/// Kinds of log messages per place in the code. Further kinds share a limit.
 const NOTE_KINDS: u16 = 64;
 
-/// Longest note.
+/// Maximum length of a log message.
 const NOTE_BYTES_MAX: usize = 300;
 
-/// See the module's text.
+/// The shared state of one worker's connections.
 pub struct Shared {
     /// This worker's part of the hub.
     pub hub: Hub,
-    /// Where the hub's effects go.
+    /// Effects that the worker executes after a call.
     pub ports: Ports,
-    /// The configuration in force.
+    /// The configuration that is in force.
     pub site: Arc<Site>,
-    /// For what comes in; outboxes have their own. Taken out while a session works on a message, which may lie there.
+    /// Codecs for received data; outboxes have their own. Taken out while a session processes a message, which may be
+    /// stored in them.
     pub(crate) codecs: Option<Box<Codecs>>,
-    /// What connections may still do in this turn.
+    /// The work budget of this turn.
     pub work: Work,
-    /// The time of this turn.
+    /// The current time of the turn.
     pub now: Now,
-    /// The time of this turn for `Date`.
+    /// The current time formatted for `Date`.
     pub date: Date,
-    /// This worker's counters.
+    /// The counters of this worker.
     pub stats: Arc<Stats>,
-    /// Where static files come from.
+    /// The source of static files.
     pub files: Box<dyn Files>,
-    /// The process around.
+    /// Services of the process.
     pub process: Arc<dyn Process>,
-    /// Nothing new is begun: no handshake, no publication. The worker says so, each turn.
+    /// Set by the worker each turn: no new handshakes or publications are accepted.
     pub is_short_of_memory: bool,
-    /// The users of sessions that count, by the index of the session; none where users may have as many as they like.
+    /// Users of counted sessions, by session index; empty without a limit on connections per user.
     counted_users: HashMap<u32, Box<str>>,
-    /// Where this worker hears who clients are, if it has to be waited for; the worker calls
-    /// [`Connection::found`](crate::Connection::found).
+    /// Receives asynchronous authentication results; the worker calls [`Connection::found`](crate::Connection::found).
     pub desk: Arc<dyn Desk>,
-    /// Connections whose work waits until their own answers have left.
+    /// Connections that wait for their own output to be sent.
     pub waiting_for_output: Vec<ConnectionId>,
-    /// Connections whose work waits for the hub to take publications again.
+    /// Connections that wait for the hub to accept publications again.
     pub waiting_for_credit: Vec<ConnectionId>,
-    /// Connections that have done their share of a turn and have input left.
+    /// Connections that used up their share of a turn and have input left.
     pub waiting_for_turn: Waiting,
-    /// The applications of this worker, if its routes lead to any; `None` as well while one is called: see
-    /// [`Shared::with_apps`].
+    /// The applications of this worker, if any; also `None` during a call of [`Shared::with_apps`].
     pub apps: Option<Box<dyn Apps>>,
-    /// Sessions whose waiting handler has ended; the worker calls [`Connection::app_ready`](crate::Connection::app_ready).
+    /// Sessions whose suspended handler has ended; the worker calls
+    /// [`Connection::app_ready`](crate::Connection::app_ready).
     pub app_ready: Vec<ConnectionId>,
-    /// For the log; the worker writes them down after each batch.
+    /// Log messages, written by the worker after each batch.
     pub notes: Vec<Note>,
-    /// What was noted in this second, by kind; there are as many kinds as places that note something.
+    /// Counts of this second's log messages by kind; the number of kinds is bounded by the places in the code that log.
     note_kinds: Vec<NoteKind>,
     notes_second: u64,
-    /// Decoded payloads, names and replies; empty between calls.
+    /// Buffers for decoded payloads, names and replies; empty between calls.
     pub(crate) scratch: Scratch,
     parting: Option<Parting>,
 }
 
-/// What was noted at one place of the code.
+/// Counts of log messages from one place in the code.
 struct NoteKind {
     place: (&'static Location<'static>, u16),
-    /// In this second.
+    /// Messages in this second.
     noted: u32,
     dropped: u64,
-    /// Before the first that was dropped.
+    /// The last message before the first dropped one.
     last: String,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct Scratch {
 }
 
 impl Shared {
-    /// The state of a worker without connections.
+    /// Creates the context of a worker without connections.
     pub fn new(
         hub: Hub,
         ports: Ports,
@@ -145,7 +145,7 @@ impl Shared {
         shared
     }
 
-    /// Another configuration is in force.
+    /// Replaces the configuration after a reload.
     pub fn set_site(&mut self, site: Arc<Site>) {
         self.site = site;
         self.remember();
@@ -158,7 +158,7 @@ impl Shared {
         self.hub.set_history_answer_max(answer_max);
     }
 
-    /// Begins a turn.
+    /// Begins a turn at this time.
     pub fn set_now(&mut self, now: Now) {
         self.now = now;
         self.date.set(now.wall_ms);
@@ -171,38 +171,39 @@ impl Shared {
         self.ports.outboxes.journal.set_now(now);
     }
 
-    /// Kept compression contexts count against this budget, which other workers may share. Before the first connection.
+    /// Sets the budget for kept compression contexts, which workers may share. To be called before the first
+    /// connection.
     pub fn set_context_budget(&mut self, budget: &Arc<ContextBudget>) {
         self.codecs = Some(Box::new(Codecs::with_budget(Arc::clone(budget))));
         self.ports.outboxes.set_context_budget(budget);
     }
 
-    /// What compressing and inflating have cost since the last call, both ways; see [`Codecs::take_work`].
+    /// Takes the cost of compressing and inflating since the last call; see [`Codecs::take_work`].
     #[inline]
     pub(crate) fn take_codec_work(&mut self) -> u64 {
         let codecs = self.codecs.as_mut();
         codecs.map_or(0, |codecs| codecs.take_work()) + self.ports.outboxes.take_codec_work()
     }
 
-    /// Begins another connection's share of the turn's work. What was compressed meanwhile is not charged to it.
+    /// Begins another connection's share of the turn's work. Compression work done before is not charged to it.
     #[inline]
     pub fn begin_share(&mut self) {
         self.take_codec_work();
         self.work.begin_share();
     }
 
-    /// Gives memory back that a spike has left and nothing needed since the last call; to be called about once a
-    /// second until it says that there is no more.
+    /// Frees memory that nothing has needed since the last call; to be called about once a second until it returns
+    /// false.
     pub fn trim(&mut self) -> bool {
         if let Some(codecs) = &mut self.codecs {
             codecs.trim();
         }
         self.hub.look_after();
-        // What channels remember gets old also while nothing happens.
+        // History expires even without traffic.
         self.ports.outboxes.trim() || self.hub.has_looks_due()
     }
 
-    /// Calls the applications, which are taken out of here meanwhile; `None` where there are none.
+    /// Calls the applications, which are moved out of the context for the call; `None` if there are none.
     pub fn with_apps<R>(&mut self, call: impl FnOnce(&mut dyn Apps, &mut Self) -> R) -> Option<R> {
         let mut apps = self.apps.take()?;
         let result = call(&mut *apps, self);
@@ -210,14 +211,14 @@ impl Shared {
         Some(result)
     }
 
-    /// Reports a decision to watchers.
+    /// Reports a decision to the decision log.
     pub(crate) fn decided(&self, decision: &Decision<'_>) {
         if self.process.is_watched() {
             self.process.decided(decision);
         }
     }
 
-    /// Returns what identities are checked with.
+    /// Returns what authentication needs.
     pub(crate) fn checks(&self) -> Checks<'_> {
         Checks {
             process: &*self.process,
@@ -226,17 +227,17 @@ impl Shared {
         }
     }
 
-    /// Whether a user is not let in.
+    /// Returns whether a user is banned.
     pub(crate) fn is_blocked(&self, user: &str) -> bool {
         self.process.is_blocked(user, self.now.wall_ms / 1000)
     }
 
-    /// Whether a user's connections were ended since the question was asked; `false` where none was.
+    /// Returns whether a user's connections were disconnected since authentication began; `false` if it did not wait.
     pub(crate) fn is_ended_since(&self, user: &str, asked: Option<u64>, client: &str) -> bool {
         asked.is_some_and(|asked| self.process.is_ended_since(user, asked, client))
     }
 
-    /// The same of a subscription of his.
+    /// Returns whether a user was unsubscribed from a channel since then.
     pub(crate) fn is_unsubscribed_since(
         &self,
         user: &str,
@@ -248,7 +249,7 @@ impl Shared {
         asked.is_some_and(|asked| process.is_unsubscribed_since(user, channel, asked, client))
     }
 
-    /// Counts a session that is about to open among those of its user; `false` if there are too many.
+    /// Counts a session about to open for its user; returns `false` at the limit.
     pub(crate) fn count_user_in(&mut self, id: ConnectionId, user: &str) -> bool {
         let max = self.site.limits.connections_per_user;
         if max == 0 {
@@ -262,7 +263,7 @@ impl Shared {
         has_room
     }
 
-    /// The session is over, or did not open.
+    /// Uncounts a session that has ended or failed to open.
     pub(crate) fn count_user_out(&mut self, id: ConnectionId) {
         if self.counted_users.is_empty() {
             return;
@@ -272,14 +273,14 @@ impl Shared {
         }
     }
 
-    /// A session is closed, since its client says more than its route allows.
+    /// Counts a session closed for exceeding its route's rate.
     pub(crate) fn count_outpaced(&mut self, session: ConnectionId) {
         self.stats.outpaced.add(1);
         self.note(session, NoteLevel::Info, "closed: rate limit exceeded");
     }
 
-    /// Notes something for the log. What one place in the code notes is of one kind, and each kind has a limit of its
-    /// own: a flood of one hides no other.
+    /// Queues a log message. Messages from one place in the code share a limit, so a flood of one kind does not
+    /// suppress others.
     #[track_caller]
     pub(crate) fn note(
         &mut self,
@@ -290,7 +291,7 @@ impl Shared {
         self.note_as("", session, level, what);
     }
 
-    /// The same where one place notes several kinds, told apart by words: as many as [`NOTE_KINDS`] of one place.
+    /// Queues a log message of a place with several kinds, at most [`NOTE_KINDS`], each with its own limit.
     #[track_caller]
     pub(crate) fn note_as(
         &mut self,
@@ -331,8 +332,8 @@ impl Shared {
         });
     }
 
-    /// A kind of which notes were not written down for lack of room, if it has room again: how many since it was taken
-    /// last, and the last note before them.
+    /// Takes a kind of log message whose limit has room again after messages were dropped: their number and the last
+    /// message before them.
     pub fn take_dropped_notes(&mut self) -> Option<(u64, String)> {
         let mut kinds = self.note_kinds.iter_mut();
         let kind = kinds.find(|kind| kind.dropped > 0 && kind.noted < NOTES_PER_SECOND)?;
@@ -340,35 +341,35 @@ impl Shared {
         Some((dropped, std::mem::take(&mut kind.last)))
     }
 
-    /// The head of an answer with this status is written.
+    /// Records that the head of a response with this status was written.
     pub(crate) fn answered(&mut self, id: ConnectionId, status: u16) {
         self.stats.answer(status);
         self.ports.outboxes.journal.answered(id, status);
     }
 
-    /// From now on no connection is kept alive: the server is going away.
+    /// Stops keep-alive on all connections: the server is shutting down.
     pub fn start_draining(&mut self, parting: Parting) {
         self.parting = Some(parting);
     }
 
-    /// How connections are told that the server goes.
+    /// Returns the reason sent to clients when the server shuts down.
     pub(crate) fn parting(&self) -> Parting {
         self.parting.unwrap_or(Parting::Stopping)
     }
 
-    /// Whether the server is going away.
+    /// Returns whether the server is shutting down.
     pub fn is_draining(&self) -> bool {
         self.parting.is_some()
     }
 }
 
-/// A kind's number, the same for the same words.
+/// Returns a hash of a kind's name.
 fn number_of(kind: &str) -> u16 {
     let sum = |sum: u16, byte| sum.wrapping_mul(31).wrapping_add(u16::from(byte));
     kind.bytes().fold(0, sum) % NOTE_KINDS
 }
 
-/// A desk where nobody listens: of workers whose routes ask nobody.
+/// Discards completions, for workers whose routes need none.
 #[derive(Debug)]
 struct Unheard;
 
@@ -376,7 +377,7 @@ impl Desk for Unheard {
     fn tell(&self, _: ConnectionId, _: Finding) {}
 }
 
-/// The `Date` header's value, written once a second.
+/// The value of the `Date` header, formatted once a second.
 #[derive(Clone, Debug)]
 pub struct Date {
     second: u64,
@@ -405,33 +406,32 @@ impl Date {
         }
     }
 
-    /// RFC 9110, section 5.6.7: always 29 bytes.
+    /// Returns the value (RFC 9110 section 5.6.7), always 29 bytes.
     pub fn text(&self) -> &[u8; 29] {
         &self.text
     }
 }
 
-/// Where the hub's effects go.
+/// Effects of a call that the worker executes afterwards.
 pub struct Ports {
-    /// Publications are written here at once.
+    /// Outboxes, which receive publications immediately.
     pub outboxes: Outboxes,
     /// Mail for other workers, sent at the end of the turn.
     pub post: Post,
-    /// Answers to hand to their sessions.
+    /// Answers to requests of sessions.
     pub answers: VecDeque<(ConnectionId, Ticket, Answer)>,
-    /// Which connections there are is to be asked of all workers, this one too, by [`Census::take`].
+    /// Requests for lists of connections, to be sent to all workers including this one.
     pub censuses: Vec<Census>,
-    /// Sessions to disconnect.
+    /// Sessions to disconnect, with code and reason.
     pub kicks: Vec<(ConnectionId, u16, String)>,
-    /// What is to be done to sessions for back ends; the worker calls
-    /// [`Connection::instructed`](crate::Connection::instructed).
+    /// Commands of back ends for sessions; the worker calls [`Connection::instructed`](crate::Connection::instructed).
     pub instructions: Vec<(ConnectionId, Arc<Instruction>)>,
-    /// Sessions that have lost publications of a channel; the worker calls [`Connection::lost`](crate::Connection::lost).
+    /// Sessions that lost publications of a channel; the worker calls [`Connection::lost`](crate::Connection::lost).
     pub lost: Vec<(ConnectionId, Arc<str>)>,
-    /// Instructions whose callers wait; the worker calls [`Hub::settle`] once its sessions have carried them out.
+    /// User commands whose callers wait; the worker reports completion to the hub once its sessions have executed them.
     pub settling: Vec<(ApiCaller, Arc<Instruction>)>,
-    /// Commands for responses of this worker and of others; the worker calls
-    /// [`Connection::relayed`](crate::Connection::relayed) where they are.
+    /// Commands for streaming responses of this and other workers; the worker calls
+    /// [`Connection::relayed`](crate::Connection::relayed) on their worker.
     pub relays: VecDeque<Relay>,
     /// Commands for responses of other nodes.
     pub far_relays: VecDeque<(NodeId, Relay)>,
@@ -443,29 +443,29 @@ pub struct Ports {
     /// Tokens that applications hand in for sessions; the worker calls [`Connection::renew`](crate::Connection::renew) and
     /// tells them what came of it.
     pub renewals: Vec<Renewal>,
-    /// Verdicts and responses of applications that did not come at once; the worker calls
+    /// Deferred answers of applications; the worker calls
     /// [`Connection::app_answered`](crate::Connection::app_answered).
     pub app_answers: VecDeque<(ConnectionId, AppAnswer)>,
-    /// What sessions want decided; the worker takes them to whoever decides, after the call.
+    /// Hook requests of sessions, sent by the worker after the call.
     pub questions: VecDeque<Question>,
-    /// What was decided on this thread; the worker calls [`Connection::judged`](crate::Connection::judged).
+    /// Decisions made on this thread; the worker calls [`Connection::judged`](crate::Connection::judged).
     pub verdicts: VecDeque<(ConnectionId, QuestionId, Verdict)>,
 }
 
-/// Another token for a session that one has opened.
+/// A new token for a session that was opened with one.
 pub struct Renewal {
-    /// Whose.
+    /// The id of the session.
     pub session: ConnectionId,
-    /// The token; never shown.
+    /// The token; never logged.
     pub credential: String,
-    /// Who hands it in.
+    /// The application that passed it.
     pub app: AppId,
-    /// By which that one knows what it asked for.
+    /// The application's number for the request.
     pub ticket: u64,
 }
 
 impl Ports {
-    /// Nothing to do yet.
+    /// Creates an empty set of requests.
     pub fn new(outboxes: Outboxes, post: Post) -> Self {
         Self {
             outboxes,
@@ -487,12 +487,12 @@ impl Ports {
         }
     }
 
-    /// Whether a session is to be disconnected in this turn.
+    /// Returns whether a session is to be disconnected in this turn.
     pub(crate) fn is_kicked(&self, id: ConnectionId) -> bool {
         !self.kicks.is_empty() && self.kicks.iter().any(|(kicked, ..)| *kicked == id)
     }
 
-    /// The code and reason with which a session is to be disconnected; the first that was asked for.
+    /// Takes the first code and reason for disconnecting a session.
     pub(crate) fn take_kick(&mut self, id: ConnectionId) -> Option<(u16, String)> {
         let at = self.kicks.iter().position(|(kicked, ..)| *kicked == id)?;
         let (_, code, reason) = self.kicks.remove(at);
@@ -541,9 +541,9 @@ impl Outlet for Ports {
     }
 }
 
-/// Mail of this turn for the other workers, and what they still let us send.
+/// Outgoing mail of this turn for other workers, with the remaining credit.
 pub struct Post {
-    /// By worker.
+    /// Lanes by worker index.
     pub lanes: Vec<Lane>,
     credits: u32,
 }
@@ -551,19 +551,20 @@ pub struct Post {
 /// The lane to one other worker.
 #[derive(Debug, Default)]
 pub struct Lane {
-    /// To be sent at the end of the turn, in order.
+    /// Mail to be sent in order at the end of the turn.
     pub outgoing: VecDeque<Mail>,
-    /// Data mail that was sent and that they have not finished yet.
+    /// Sent data mail that the receiver has not processed.
     pub unfinished: u32,
-    /// Data mail among `outgoing`.
+    /// Number of data messages in `outgoing`.
     pub outgoing_data: u32,
-    /// Data mail of theirs that is finished: credits to give back.
+    /// Processed data mail of the other worker: credits to return.
     pub finished: u32,
 }
 
 impl Post {
-    /// Lanes to so many workers. Of each lane's `credits` one half is kept for deliveries, which wait for nothing but
-    /// the receiver's own work: publications can't starve them, so workers that publish to each other never lock.
+    /// Creates lanes to this many workers. Half of each lane's `credits` is reserved for deliveries, which only wait
+    /// for the receiver's own work: publications can't starve them, so workers that publish to each other never
+    /// deadlock.
     pub fn new(workers: u16, credits: u32) -> Self {
         let lanes = std::iter::repeat_with(Lane::default)
             .take(workers as usize)
@@ -574,7 +575,7 @@ impl Post {
     fn send(&mut self, to: WorkerId, mail: Mail) {
         let lane = &mut self.lanes[to.0 as usize];
         if mail.class() != Class::Control {
-            // A yes to a delivery is good for two.
+            // One credit check may cover two messages of a delivery.
             debug_assert!(
                 lane.unfinished + lane.outgoing_data <= self.credits,
                 "data mail without credit"

@@ -1,8 +1,8 @@
-//! Requests that an application answers, and handshakes that it judges: now, later, or never.
+//! Requests answered by an application, and handshakes it decides on: immediately, later, or never.
 //!
-//! A request is lent for one call. Where something has to come before the call (a body, a verdict, a home's
-//! registration), its head is kept as bytes and read again. What an application answers is written by
-//! [`reply`](crate::http::reply); what cannot be written as it is costs a 500 and a note.
+//! A request is borrowed for one call. Where something must happen before the call (a body, a decision, a home's
+//! registration), the head is stored as bytes and parsed again. [`reply`](crate::http::reply) writes an application's
+//! response; an invalid one is answered with 500 and logged.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use crate::http::stream;
 use crate::http::upgrade::{Candidate, Refused, Registration, judge};
 use crate::outbox::journal::SlowKind;
 
-/// A request's head, kept until there is everything to answer it with.
+/// A stored request head, until the request can be answered.
 pub(crate) struct KeptRequest {
     pub(super) route: Arc<Route>,
-    /// As it came, the empty line included.
+    /// The raw head, with the empty line.
     pub(super) head: Box<[u8]>,
-    /// Who asks, as far as that is known.
+    /// The client's identity, as far as known.
     named: Named,
-    /// What came with it, where that was waited for.
+    /// The request body, if it was read.
     pub(super) body: Vec<u8>,
 }
 
@@ -46,7 +46,7 @@ impl KeptRequest {
         }
     }
 
-    /// How long the application may take.
+    /// Returns the application's time limit.
     pub(super) fn timeout_ms(&self) -> u64 {
         match self.route.handler {
             Handler::Lua {
@@ -57,7 +57,7 @@ impl KeptRequest {
         }
     }
 
-    /// The head. It was read before, by limits that a reload may have lowered since.
+    /// Parses the head. It was valid before, possibly by limits that a reload has lowered since.
     pub(super) fn head(&self) -> Head<'_> {
         let limits = http::Limits {
             head_bytes_max: HEAD_BYTES_MAX,
@@ -72,15 +72,14 @@ impl KeptRequest {
     }
 }
 
-/// A request's head, and where it leads.
+/// A request head and the route it leads to.
 pub(super) struct Question<'q> {
     pub(super) route: &'q Arc<Route>,
     pub(super) head: &'q Head<'q>,
-    /// As it came.
     pub(super) raw: &'q [u8],
 }
 
-/// As an application sees it.
+/// Returns the request as an application sees it.
 fn request<'a>(
     head: &'a Head<'a>,
     route: &'a Route,
@@ -99,7 +98,7 @@ fn request<'a>(
 }
 
 impl<A: Above> Http<A> {
-    /// A whole request for an application.
+    /// Passes a complete request to an application.
     pub(super) fn ask(
         &mut self,
         id: ConnectionId,
@@ -129,7 +128,7 @@ impl<A: Above> Http<A> {
         }
     }
 
-    /// The same, once its body has come.
+    /// Passes a stored request to an application, after its body was read.
     pub(super) fn ask_kept(
         &mut self,
         id: ConnectionId,
@@ -166,7 +165,7 @@ impl<A: Above> Http<A> {
         self.finish(id, reply.keep_alive, shared)
     }
 
-    /// A handshake on an application's route.
+    /// Asks an application to decide on a handshake.
     pub(super) fn ask_verdict(
         &mut self,
         id: ConnectionId,
@@ -247,7 +246,7 @@ impl<A: Above> Http<A> {
         self.register(id, candidate, user, protocol.as_deref(), shared)
     }
 
-    /// Registers an accepted session, and opens it if all homes are here.
+    /// Registers an accepted session, and opens it if all homes are on this worker.
     pub(super) fn register(
         &mut self,
         id: ConnectionId,
@@ -288,7 +287,7 @@ impl<A: Above> Http<A> {
         Then::Wait(Block::Answer)
     }
 
-    /// All homes have registered the session.
+    /// Opens a session that all homes have registered.
     pub(super) fn open(
         &mut self,
         id: ConnectionId,
@@ -311,7 +310,7 @@ impl<A: Above> Http<A> {
         opened
     }
 
-    /// Says how long an application took to begin its answer, if that was long.
+    /// Records in the slow log if an application took long to begin its response.
     pub(super) fn note_slow(&self, shared: &mut Shared) {
         if let State::App(_, kept) | State::Asking(_, kept) = &self.state {
             let lasted_ms = shared.now.mono_ms.saturating_sub(self.since_ms);
@@ -337,7 +336,7 @@ impl<A: Above> Http<A> {
         self.finish(id, reply.keep_alive, shared)
     }
 
-    /// What the application had to say later; `None` where nobody waits for that.
+    /// Handles a deferred answer of an application; `None` if nothing waits for it.
     pub(crate) fn app_answered(
         &mut self,
         id: ConnectionId,
@@ -359,7 +358,7 @@ impl<A: Above> Http<A> {
             (State::Asking(app, mut kept), AppAnswer::Verdict(verdict)) => {
                 let named = std::mem::take(&mut kept.named);
                 let head = kept.head();
-                // Judged once more: a drain may have begun.
+                // Validated again: a drain may have begun.
                 let is_tls = self.is_tls(shared);
                 Some(
                     match judge(&head, &kept.head, &kept.route, is_tls, shared) {
@@ -383,7 +382,7 @@ impl<A: Above> Http<A> {
         }
     }
 
-    /// The connection ends: an application that owes it something is told.
+    /// Handles the end of the connection: tells an application that owes a response.
     pub(crate) fn gone(&mut self, id: ConnectionId, why: Gone, shared: &mut Shared) {
         let app = match &self.state {
             State::App(app, _) | State::Asking(app, _) => Some(*app),

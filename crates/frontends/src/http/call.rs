@@ -1,4 +1,5 @@
-//! Calls of the API, which are carried out above this layer, and their answers: short ones whole, long ones in chunks, each encoded when the caller has read what was before.
+//! API calls, executed above this layer, and their responses: short ones at once, long ones in chunks, each encoded
+//! when the caller has read the previous ones.
 
 use std::net::IpAddr;
 
@@ -17,12 +18,12 @@ use crate::outbox::{ANSWERS_BYTES_HIGH, SLICE_BYTES};
 
 const JSON: &str = "application/json";
 
-/// One call, from its head to its answer.
+/// An API call, from its head to its response.
 pub(crate) trait ApiCall: Sized {
-    /// The body of an answer, which may be long.
+    /// The body of a response, which may be long.
     type Answers: AnswerBody;
 
-    /// Judges the head of a call; `below` is the path below the route's.
+    /// Begins a call from its head; `below` is the path below the route's.
     fn begin(
         head: &Head<'_>,
         below: &str,
@@ -31,7 +32,7 @@ pub(crate) trait ApiCall: Sized {
         shared: &mut Shared,
     ) -> Result<Self, Refusal>;
 
-    /// The same of a call of the admin page.
+    /// Begins a call of the admin page.
     fn begin_admin(
         head: &Head<'_>,
         name: &str,
@@ -41,41 +42,39 @@ pub(crate) trait ApiCall: Sized {
         shared: &mut Shared,
     ) -> Result<Self, Refusal>;
 
-    /// Carries the call out.
     fn run(&mut self, body: &[u8], id: ConnectionId, shared: &mut Shared)
     -> CallEnd<Self::Answers>;
 
-    /// Goes on after a wait.
+    /// Continues after a wait.
     fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> CallEnd<Self::Answers>;
 
-    /// A home has answered one of its tickets.
+    /// Handles the answer to one of its tickets.
     fn answered(&mut self, ticket: Ticket, answer: Answer);
 }
 
-/// The rest of an answer's body.
+/// The remainder of a response body.
 pub(crate) trait AnswerBody {
-    /// Appends the next part, until `out` has about so many bytes. Returns whether it was the last.
+    /// Appends the next part, about up to this size of `out`. Returns whether it was the last.
     fn write(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool;
 }
 
-/// What came of carrying out a call.
+/// The status of an executed call.
 pub(crate) enum CallEnd<A> {
-    /// The body of the answer.
+    /// It has a response body.
     Answered(A),
-    /// It is not carried out now.
+    /// It is refused for now.
     Refused(Refusal),
-    /// Resume it later.
     Waits(Block),
 }
 
-/// The rest of an answer.
+/// The remainder of a response.
 pub(super) struct Answering<B> {
     answers: B,
     keep_alive: bool,
 }
 
 impl<A: Above> Http<A> {
-    /// A call is answered.
+    /// Handles the end of a call.
     pub(super) fn call_ended(
         &mut self,
         id: ConnectionId,
@@ -84,7 +83,7 @@ impl<A: Above> Http<A> {
         shared: &mut Shared,
     ) -> Next<A> {
         let bytes_max = match reply.version {
-            // It knows no chunks.
+            // HTTP/1.0 has no chunks.
             Version::Http10 => usize::MAX,
             Version::Http11 => SLICE_BYTES,
         };
@@ -105,7 +104,7 @@ impl<A: Above> Http<A> {
         };
         shared.answered(id, Status::OK.0);
         let out = shared.ports.outboxes.buffer(id);
-        // The header is one that can be written.
+        // This header is always valid.
         let _ = head.write(out, shared.date.text(), &[("Content-Type", JSON)]);
         write_chunk(out, &part);
         shared.ports.outboxes.recycle(part);
@@ -117,7 +116,7 @@ impl<A: Above> Http<A> {
         self.go_on_answering(id, Box::new(answering), shared)
     }
 
-    /// Writes as much of the rest as the caller's reading allows, and the connection's share of the turn.
+    /// Writes as much of the remainder as the caller's reading and the connection's share of the turn permit.
     pub(super) fn go_on_answering(
         &mut self,
         id: ConnectionId,

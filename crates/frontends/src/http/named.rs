@@ -1,6 +1,6 @@
-//! Who asks: known at once for most, waited for where the back end or an issuer's keys have to be asked.
+//! Authentication of requests: immediate in most cases, deferred where the back end or an issuer's keys are needed.
 //!
-//! A handshake is right by the protocol, and its page by the route's origins, before anybody is asked about it.
+//! A handshake is checked against the protocol and the route's origins before it is authenticated.
 
 use std::sync::Arc;
 
@@ -19,10 +19,9 @@ use crate::context::shared::Shared;
 use crate::context::step::{Block, Then};
 use crate::http::upgrade::{Candidate, Refused, judge};
 
-/// What goes on once it is known who asks.
+/// What continues after authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Naming {
-    /// A handshake.
     Upgrade,
     /// A plain request to an application.
     Request(AppId),
@@ -40,7 +39,7 @@ impl<A: Above> Http<A> {
         }
     }
 
-    /// A handshake of which all but its client has been judged.
+    /// Authenticates a validated handshake.
     pub(super) fn name_candidate(
         &mut self,
         id: ConnectionId,
@@ -87,8 +86,8 @@ impl<A: Above> Http<A> {
         })
     }
 
-    /// A plain request to an application. A page for strangers is the application's to give, so whoever is unknown has no
-    /// user, unless the route is for those only who are known.
+    /// Authenticates a plain request to an application. Anonymous clients are admitted without a user, since the
+    /// application may have a page for them, unless the route requires a user.
     pub(super) fn name_request(
         &mut self,
         id: ConnectionId,
@@ -139,7 +138,7 @@ impl<A: Above> Http<A> {
         Then::Wait(Block::Answer)
     }
 
-    /// What was waited for; `None` where nobody waits for that.
+    /// Handles an authentication result; `None` if nothing waits for it.
     pub(crate) fn found(
         &mut self,
         id: ConnectionId,
@@ -168,7 +167,7 @@ impl<A: Above> Http<A> {
                 };
                 self.named_request(id, app, &question, named, shared)
             }
-            // Judged once more: a drain may have begun.
+            // Validated again: a drain may have begun.
             Naming::Upgrade => match judge(&head, &kept.head, route, self.is_tls(shared), shared) {
                 Ok(candidate) => self.named_candidate(id, candidate, named, shared),
                 Err(refused) => {

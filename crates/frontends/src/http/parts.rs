@@ -1,7 +1,8 @@
-//! Responses that an application writes in parts: their head, their chunks as the client reads, their end.
+//! Responses that an application writes in parts: head, chunks as the client reads, end.
 //!
-//! An application that asks is told when there is room for more, so it holds one part at a time, and the outbox little
-//! more than [`ANSWERS_BYTES_HIGH`]. To HTTP/1.1 they are chunks; to HTTP/1.0 the end is that of the connection.
+//! An application that requests it is told when there is room for more, so it holds one part at a time, and the outbox
+//! little more than [`ANSWERS_BYTES_HIGH`]. HTTP/1.1 clients get chunks; for HTTP/1.0 the connection's end marks the
+//! end.
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{ResponseBody, ResponseHead, Status, finish_chunks, write_chunk};
@@ -16,16 +17,16 @@ use crate::context::step::{Block, Then};
 use crate::http::reply::{Refusal, write_app_head};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 
-/// A response that has begun.
+/// A response in progress.
 pub(super) struct Parts {
     pub(super) app: AppId,
-    /// How long the application may take from part to part.
+    /// The application's time limit from part to part.
     pub(super) timeout_ms: u64,
     is_chunked: bool,
     keep_alive: bool,
-    /// The request or the status wants no body.
+    /// The request or status has no body.
     is_mute: bool,
-    /// Events: they are over when somebody goes.
+    /// An event stream: it ends when either side closes it.
     is_endless: bool,
     /// The application waits for room.
     asks: bool,
@@ -72,7 +73,7 @@ impl<A: Above> Http<A> {
         Then::Wait(Block::App)
     }
 
-    /// What came after the beginning.
+    /// Handles a part after the head.
     pub(super) fn part(
         &mut self,
         id: ConnectionId,
@@ -107,7 +108,7 @@ impl<A: Above> Http<A> {
                 self.state = State::Head;
                 self.finish(id, keep_alive, shared)
             }
-            // What the client has got can't be taken back; that there is no last chunk tells it.
+            // Sent data can't be revoked; the missing last chunk shows the error.
             _ => {
                 self.state = State::Head;
                 Then::End
@@ -115,7 +116,7 @@ impl<A: Above> Http<A> {
         }
     }
 
-    /// Asks for the next part, if there is room.
+    /// Requests the next part if there is room.
     pub(super) fn go_on_with_parts(&mut self, id: ConnectionId, shared: &mut Shared) -> Next<A> {
         let State::Parts(parts) = &mut self.state else {
             return Then::Wait(Block::App);
@@ -128,18 +129,18 @@ impl<A: Above> Http<A> {
         }
         parts.asks = false;
         let app = parts.app;
-        // It was not the application that took its time.
+        // The delay was not the application's.
         self.since_ms = shared.now.mono_ms;
         shared.with_apps(|apps, shared| apps.written(app, id, shared));
         Then::Wait(Block::App)
     }
 
-    /// Whether a response is under way that nobody expects to end.
+    /// Returns whether a response without an expected end is in progress.
     pub(crate) fn is_endless(&self) -> bool {
         matches!(&self.state, State::Parts(parts) if parts.is_endless)
     }
 
-    /// The application has taken longer than it may: 504, or a response that breaks off.
+    /// Handles an application that exceeded its time limit: 504, or a truncated response.
     pub(super) fn app_is_late(&mut self, id: ConnectionId, shared: &mut Shared) {
         self.note_slow(shared);
         self.gone(id, Gone::TooLate, shared);
@@ -155,5 +156,5 @@ impl<A: Above> Http<A> {
     }
 }
 
-/// The type of server-sent events.
+/// The media type of server-sent events.
 const EVENTS: &str = "text/event-stream";

@@ -1,4 +1,4 @@
-//! What a request leads to: its route, and there a handler, an upgrade or a refusal.
+//! Dispatch of a request: its route, then a handler, an upgrade or a refusal.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +27,6 @@ use crate::http::upgrade::judge;
 use crate::outbox::journal::Entry;
 
 impl<A: Above> Http<A> {
-    /// What a request leads to.
     pub(super) fn request(
         &mut self,
         id: ConnectionId,
@@ -149,7 +148,7 @@ impl<A: Above> Http<A> {
         }
     }
 
-    /// A request on the route of a client protocol.
+    /// Handles a request on a client protocol's route.
     fn session(
         &mut self,
         id: ConnectionId,
@@ -225,7 +224,7 @@ impl<A: Above> Http<A> {
         });
     }
 
-    /// Finds out who asks, and whether he may and knows whom.
+    /// Determines the client and checks its access.
     fn door(
         &mut self,
         head: &Head<'_>,
@@ -237,7 +236,8 @@ impl<A: Above> Http<A> {
             let why = "what the proxy says of the client can't be read";
             Refusal::new(Status::BAD_REQUEST, why)
         })?;
-        // The peer was judged when it came, but the rules may be others by now, and of a proxy the client counts.
+        // The peer was checked at accept, but a reload may have changed the rules, and behind a proxy the client
+        // counts.
         if !listener.access.networks.admit(self.client) {
             shared.stats.turn_away(TurnedAway::Network);
             return Err(not_from_there());
@@ -250,7 +250,7 @@ impl<A: Above> Http<A> {
         Ok(())
     }
 
-    /// Whether there is memory for something new of a client.
+    /// Checks that memory permits new work for a client.
     fn has_memory(&self, shared: &Shared) -> Result<(), Refusal> {
         let role = shared.site.listeners[self.listener as usize].role;
         if role != Role::Public || !shared.is_short_of_memory {
@@ -261,17 +261,17 @@ impl<A: Above> Http<A> {
         Err(Refusal::new(Status::SERVICE_UNAVAILABLE, why).with("Retry-After", "1"))
     }
 
-    /// Whether its listener has TLS.
+    /// Returns whether the listener uses TLS.
     pub(super) fn is_tls(&self, shared: &Shared) -> bool {
         shared.site.listeners[self.listener as usize].is_tls
     }
 
-    /// Whether the client's address may try to open a WebSocket: it has not too many connections, nor tries too often.
+    /// Checks the limits on connections and handshakes of the client's address.
     pub(super) fn may_upgrade(&self, shared: &Shared) -> Result<(), Refusal> {
         self.has_memory(shared)?;
         let listener = &shared.site.listeners[self.listener as usize];
         let is_proxied = self.client != self.peer;
-        // The back end is one address for everybody; and a proxy's own, or that of a client of which it does not speak.
+        // Back ends share one address; so do clients behind a proxy that does not name them.
         if listener.role != Role::Public || !is_proxied && listener.access.trusts(self.peer) {
             return Ok(());
         }
@@ -280,7 +280,7 @@ impl<A: Above> Http<A> {
         } else if (is_proxied || self.requests > 1)
             && !shared.process.may_begin(self.client, shared.now.mono_ms)
         {
-            // The first of a direct connection was counted when it came.
+            // The first handshake of a direct connection was counted at accept.
             TurnedAway::Rate
         } else {
             return Ok(());
@@ -293,7 +293,7 @@ impl<A: Above> Http<A> {
         Err(Refusal::new(Status::TOO_MANY_REQUESTS, why).with("Retry-After", "1"))
     }
 
-    /// Refuses one request; the connection goes on if its body is small enough to be dropped.
+    /// Refuses one request; the connection continues if the body is small enough to discard.
     pub(super) fn refuse(
         &mut self,
         id: ConnectionId,
@@ -330,7 +330,7 @@ impl<A: Above> Http<A> {
                     let (lock, client) = (Lock::Api, self.client);
                     refused.refusal = guessing::refuse(head, lock, client, id, shared);
                 }
-                // It may be no handshake at all, and have a body.
+                // It may be a request other than a handshake, with a body.
                 refused.note(id, shared);
                 self.refuse(id, head, refused.refusal, shared)
             }
@@ -342,11 +342,11 @@ fn not_from_there() -> Refusal {
     Refusal::new(Status::FORBIDDEN, "not from this address")
 }
 
-/// Whether an upgrade on this route, at this place below it, opens a WebSocket.
+/// Returns whether an upgrade on this route and subpath opens a WebSocket.
 fn takes_socket_here(route: &Route, head: &Head<'_>, below: &str) -> bool {
     match route.handler {
         Handler::Api => below.trim_end_matches('/') == "/socket",
-        // Other upgrades, such as curl's to HTTP/2, may be ignored (RFC 9110, section 7.8).
+        // Other upgrades, such as curl's to HTTP/2, may be ignored (RFC 9110 section 7.8).
         Handler::Lua { .. } => head.header_has_token("upgrade", "websocket"),
         _ => route.handler.takes_websocket(),
     }

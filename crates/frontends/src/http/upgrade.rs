@@ -1,7 +1,7 @@
-//! From an upgrade request to an open session: who is it, from whose page, what may it hear.
+//! From an upgrade request to an open session: user, origin, channels.
 //!
-//! The 101 is written at once but held back until every home worker has registered the session: whoever sees `open`
-//! gets the next push. Publications that come in between wait behind it in the outbox.
+//! The 101 is written immediately but held back until every home worker has registered the session, so a client that
+//! sees `open` receives the next push. Publications in between wait behind it in the outbox.
 
 use std::sync::Arc;
 
@@ -23,55 +23,53 @@ use crate::http::protocol::{Begun, Identified, Opened, Opening, Wanted};
 use crate::http::reply::Refusal;
 use crate::outbox::hears::Hears;
 
-/// Most channels that one handshake may ask for.
+/// Maximum number of channels per handshake.
 pub const CHANNELS_MAX: usize = 32;
 
-/// A handshake that is refused.
 pub(crate) struct Refused {
     pub(crate) refusal: Refusal,
     pub(crate) outcome: Handshake,
 }
 
-/// A handshake that is right by the protocol and by the route.
+/// A handshake that is valid by the protocol and the route.
 pub(crate) struct Candidate<'a, 'b, S> {
     pub(crate) head: &'a Head<'b>,
-    /// The head as it came.
     pub(crate) raw: &'a [u8],
     pub(crate) route: &'a Arc<Route>,
     upgrade: Upgrade<'a, 'b>,
     session: S,
-    /// Who it is by the route's identity; nobody until that is found out.
+    /// The identity by the route; empty until authenticated.
     pub(crate) named: Named,
-    /// With this code and reason it is closed right after the handshake.
+    /// Code and reason for closing the session right after the handshake.
     refusal: Option<(u16, &'static str)>,
-    /// What it asked to hear beside its user's own channel.
+    /// Requested channels in addition to the user's personal channel.
     channels: Vec<String>,
-    /// Up to where it says to know them.
+    /// The positions up to which the client knows them.
     since: Option<Arc<[Since]>>,
 }
 
-/// A session whose registrations are under way.
+/// A session that waits for its registration.
 pub(crate) struct Registration<S> {
     opened: Opened<S>,
-    /// By the number of the ticket; empty where nobody is told where he joins.
+    /// By ticket number; empty if the client is not sent its positions.
     channels: Vec<String>,
-    /// The client has come back to some.
+    /// The client recovers some channels.
     is_back: bool,
     open: u32,
-    /// Whose it is, while homes are asked.
+    /// The user, while registration is pending.
     user: Option<Box<str>>,
-    /// The [endings](crate::Process::endings) when the question was asked.
+    /// The [`endings`](crate::Process::endings) when authentication began.
     asked: Option<u64>,
-    /// Where in the outbox the 101 begins.
+    /// Offset of the 101 in the outbox.
     written_at: usize,
-    /// With this code and reason the session is closed as soon as it is open.
+    /// Code and reason for closing the session once it is open.
     refusal: Option<(u16, &'static str)>,
-    /// For an application that is told when the session is open.
+    /// The request for an application that is notified when the session is open.
     pub(crate) opening: Option<Box<KeptRequest>>,
 }
 
-/// Judges an upgrade request, all but who it is; `raw` is its head as it came, `is_tls`
-/// says that its listener has TLS. Nothing is written yet.
+/// Validates an upgrade request except for its user; `raw` is the raw head, `is_tls` whether the listener uses TLS.
+/// Nothing is written yet.
 pub(crate) fn judge<'a, 'b, S: Opening>(
     head: &'a Head<'b>,
     raw: &'a [u8],
@@ -124,7 +122,7 @@ pub(crate) fn judge<'a, 'b, S: Opening>(
     })
 }
 
-/// Of a channel that a handshake may not ask for.
+/// Returns the refusal for a channel that a handshake may not request.
 pub(crate) fn forbidden() -> Refused {
     let why = "this route does not allow that channel";
     Refused::new(Status::FORBIDDEN, why, Handshake::ForbiddenChannel)
@@ -138,7 +136,7 @@ impl Refused {
         }
     }
 
-    /// Nobody knows who it is.
+    /// Returns the refusal after failed authentication.
     pub(crate) fn unknown(why: Unknown, identity: &Identity, shared: &Shared) -> Self {
         let outcome = match why.is_ours() {
             true => Handshake::Unavailable,
@@ -159,7 +157,7 @@ impl Refused {
         refused
     }
 
-    /// Counts it and says it in the log.
+    /// Counts and logs the refusal.
     pub(crate) fn note(&self, id: ConnectionId, shared: &mut Shared) {
         shared.stats.handshake(self.outcome);
         let why = self.refusal.why();
@@ -175,36 +173,35 @@ impl Refused {
 }
 
 impl<S: Opening> Candidate<'_, '_, S> {
-    /// The application that it is for.
+    /// Returns the application that it is for.
     pub(crate) fn app(&self) -> Option<AppId> {
         self.route.handler.app()
     }
 
-    /// Whether the route wants to know who it is.
+    /// Returns whether the route requires authentication.
     pub(crate) fn needs_name(&self) -> bool {
         self.session.has_user()
     }
 
-    /// Has a client that is refused for good learn it by a terminal close code, if its protocol has one. Returns whether
-    /// it does.
+    /// Lets the protocol report a permanent refusal by a terminal close code. Returns whether it does.
     pub(crate) fn refuse_for_good(&mut self, why: Unknown) -> bool {
         self.refusal = self.session.refuse_for_good(why);
         self.refusal.is_some()
     }
 
-    /// Whether its client may say who it is after the handshake.
+    /// Returns whether the client may authenticate after the handshake.
     pub(crate) fn may_be_named_later(&self) -> bool {
         self.session.may_be_named_later()
     }
 
-    /// Whether the client offered this subprotocol.
+    /// Returns whether the client offered this subprotocol.
     pub(crate) fn offers(&self, protocol: &str) -> bool {
         self.upgrade.protocols().any(|offered| offered == protocol)
             && !self.route.identity.is_token(protocol)
     }
 
-    /// The subprotocol for the 101 where nobody has chosen one: browsers that have offered some want one of them back,
-    /// and whoever had to offer a token shall not be kept from it. The token itself is never said back.
+    /// Returns the subprotocol for the 101 if none was selected: a browser that offered subprotocols requires the
+    /// server to select one, so clients that offer a token can offer a second one. The token itself is never echoed.
     fn beside_token(&self) -> Option<&str> {
         let identity = &self.route.identity;
         let mut offered = self.upgrade.protocols();
@@ -215,7 +212,7 @@ impl<S: Opening> Candidate<'_, '_, S> {
         offered.find(|protocol| !identity.is_token(protocol))
     }
 
-    /// Begins to register the session, for `user` where there is one. The 101 lies in the outbox, held back.
+    /// Begins to register the session, for `user` if any. The 101 is held back in the outbox.
     pub(crate) fn register(
         self,
         id: ConnectionId,
@@ -223,7 +220,7 @@ impl<S: Opening> Candidate<'_, '_, S> {
         protocol: Option<&str>,
         shared: &mut Shared,
     ) -> Result<Registration<S>, Refused> {
-        // An application has named him, or has been asked about him.
+        // The application named the user, or asked about one.
         let objection = user.and_then(|user| match user {
             user if shared.is_blocked(user) => Some(Unknown::Blocked),
             user if shared.is_ended_since(user, self.named.asked, "") => Some(Unknown::Ended),
@@ -335,7 +332,7 @@ impl<S: Opening> Candidate<'_, '_, S> {
     }
 }
 
-/// Has a session closed that was refused for good, and reports that to watchers.
+/// Closes a session that was refused permanently, and reports it to the decision log.
 pub(crate) fn tell_refused(
     id: ConnectionId,
     (code, reason): (u16, &'static str),
@@ -356,7 +353,7 @@ pub(crate) fn tell_refused(
     shared.ports.kicks.push((id, code, reason.to_owned()));
 }
 
-/// Reports an open session to watchers, with the channels that it subscribes to beside its user's own.
+/// Reports an open session to the decision log, with its channels other than the user's personal channel.
 fn tell_open(id: ConnectionId, shared: &Shared) {
     let connected = Decision {
         what: "connect",
@@ -374,7 +371,7 @@ fn tell_open(id: ConnectionId, shared: &Shared) {
     }
 }
 
-/// Tells a client where it has joined a channel.
+/// Sends a client its position in a channel.
 fn tell(id: ConnectionId, channel: &str, answer: &Answer, is_back: bool, shared: &mut Shared) {
     let outboxes = &mut shared.ports.outboxes;
     match answer {
@@ -389,7 +386,7 @@ fn tell(id: ConnectionId, channel: &str, answer: &Answer, is_back: bool, shared:
     }
 }
 
-/// RFC 6455, section 4.4: the answer names the version that is spoken.
+/// RFC 6455 section 4.4: the response names the supported version.
 fn upgrade_required(why: &str) -> Refused {
     let refusal = Refusal::new(Status::UPGRADE_REQUIRED, why)
         .with("Sec-WebSocket-Version", handshake::VERSION);
@@ -400,22 +397,22 @@ fn upgrade_required(why: &str) -> Refused {
 }
 
 impl<S: Opening> Registration<S> {
-    /// Whether the session hears when it is open.
+    /// Returns whether the session is notified when it is open.
     pub(crate) fn hears_opened(&self) -> bool {
         self.opened.session.hears_opened()
     }
 
-    /// The application that the session is for.
+    /// Returns the application of the session.
     pub(crate) fn app(&self) -> Option<AppId> {
         self.opened.route.handler.app()
     }
 
-    /// Whether every home has answered.
+    /// Returns whether every home has answered.
     pub(crate) fn is_complete(&self) -> bool {
         self.open == 0
     }
 
-    /// One home answered.
+    /// Handles the answer of one home.
     pub(crate) fn answered(
         &mut self,
         id: ConnectionId,
@@ -434,13 +431,13 @@ impl<S: Opening> Registration<S> {
         }
     }
 
-    /// Takes the 101 back, and what was published since.
+    /// Removes the 101 and later publications from the outbox.
     pub(crate) fn withdraw(&self, id: ConnectionId, shared: &mut Shared) {
         shared.ports.outboxes.withdraw(id, self.written_at);
         shared.count_user_out(id);
     }
 
-    /// Lets the 101 go: the session is open.
+    /// Releases the 101: the session is open.
     pub(crate) fn open(self, id: ConnectionId, shared: &mut Shared) -> Opened<S> {
         shared.stats.handshake(Handshake::Opened);
         shared.answered(id, Status::SWITCHING_PROTOCOLS.0);
@@ -452,7 +449,7 @@ impl<S: Opening> Registration<S> {
             return self.opened;
         }
         tell_open(id, shared);
-        // Meanwhile: the call that closed the user's connections did not find this one yet.
+        // A call that disconnected the user's connections in the meantime did not find this one yet.
         let end = self.user.as_deref().and_then(|user| match user {
             user if shared.is_blocked(user) => Some(CloseCode::Blocked.parts()),
             user if shared.is_ended_since(user, self.asked, "") => {

@@ -1,23 +1,23 @@
-//! What a session gets of publications, as its route has it.
+//! How a route delivers publications to its sessions.
 
-/// Which publications a client gets that reads too slowly for all of them.
+/// Which publications a client keeps that reads too slowly for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeping {
-    /// The newest, as many as there is room for.
+    /// The newest ones that fit.
     Newest,
-    /// Of each channel the newest.
+    /// The newest one of each channel.
     Latest,
 }
 
-/// What a session gets of what is published.
+/// How publications are delivered to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hears {
-    /// Nothing.
+    /// The session receives no publications.
     Nothing,
-    /// All of it; a client that reads too slowly loses its connection.
+    /// Completely; a client that reads too slowly is disconnected.
     Publications,
-    /// The same, but a client that reads too slowly loses some of it.
+    /// A client that reads too slowly loses some.
     Some(Keeping),
-    /// All of it, each with its place in its channel.
+    /// Completely, each with its position in its channel.
     Positions,
 }

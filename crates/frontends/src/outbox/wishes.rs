@@ -1,44 +1,42 @@
-//! How clients want to be told of a channel, where that is not as usual.
+//! Options of client subscriptions that differ from the default.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use veche_hub::{Delivery, Event, Info};
 
-/// Which publications a client wants, by what is said of them; in the language of its protocol.
+/// A filter of publications by their tags, in the language of its protocol.
 pub(crate) trait Selector: std::fmt::Debug + Send + Sync {
     fn selects(&self, info: Option<&Info>) -> bool;
 }
 
-/// What a client has agreed on with one subscription.
+/// The options of one subscription.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wish {
-    /// It is told who comes and goes.
+    /// The client receives join and leave events.
     pub(crate) joins: bool,
     pub(crate) deltas: Deltas,
-    /// It wants publications with certain tags only.
+    /// The client receives publications with certain tags only.
     pub(crate) filter: Option<Arc<dyn Selector>>,
 }
 
-/// Whether a client is told differences alone.
+/// Whether a client receives deltas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Deltas {
-    /// No.
     #[default]
     Off,
     /// From its next publication on, which has to be whole.
     Begun,
-    /// What it was told last is the latest that the channel keeps.
+    /// Its last publication is the latest of the channel.
     Going,
 }
 
-/// In which form a publication is told.
+/// The form in which a publication is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Plain,
-    /// Whole, to a client that takes deltas.
+    /// Whole, to a client that supports deltas.
     Whole,
-    /// As what has changed.
     Patch,
 }
 
@@ -47,14 +45,14 @@ impl Wish {
         !self.joins && self.deltas == Deltas::Off && self.filter.is_none()
     }
 
-    /// The client goes without a publication.
+    /// Records that the client misses a publication.
     pub(super) fn missed(&mut self) {
         if self.deltas == Deltas::Going {
             self.deltas = Deltas::Begun;
         }
     }
 
-    /// How a publication, or who came or went, is told now; `None`: not at all.
+    /// Returns the form of a publication or join or leave event; `None`: not sent.
     pub(super) fn form(&mut self, delivery: &Delivery<'_>) -> Option<Form> {
         if delivery.event != Event::Published {
             return self.joins.then_some(Form::Plain);
@@ -67,7 +65,7 @@ impl Wish {
         if self.deltas == Deltas::Off {
             return Some(Form::Plain);
         }
-        // The one behind what is not kept has another before it than this client has.
+        // The publication after an unstored one has a different predecessor than this client received.
         let next = match delivery.position {
             Some(_) => Deltas::Going,
             None => Deltas::Begun,
@@ -81,7 +79,7 @@ impl Wish {
     }
 }
 
-/// The wishes of a worker's clients, by the index of their sessions. Most have none.
+/// The options of a worker's clients, by session index. Usually empty.
 #[derive(Default)]
 pub(super) struct Wishes(HashMap<u32, Vec<(Box<str>, Wish)>>);
 
@@ -90,7 +88,7 @@ impl Wishes {
         self.0.len()
     }
 
-    /// From now on this is how the client is told of a channel.
+    /// Sets the options of a subscription.
     pub(super) fn set(&mut self, index: u32, channel: &str, wish: Wish) {
         self.forget(index, channel);
         if !wish.is_usual() {
@@ -99,7 +97,7 @@ impl Wishes {
         }
     }
 
-    /// As usual from now on.
+    /// Restores the default options.
     pub(super) fn forget(&mut self, index: u32, channel: &str) {
         let Some(wishes) = self.0.get_mut(&index) else {
             return;
@@ -110,7 +108,7 @@ impl Wishes {
         }
     }
 
-    /// The client is gone.
+    /// Removes all options of a client.
     pub(super) fn forget_all(&mut self, index: u32) {
         if !self.0.is_empty() {
             self.0.remove(&index);
@@ -133,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// How a publication is told, with an offset or none, and together with the one before or not.
+    /// Returns the form of a publication with or without an offset, delivered together with its predecessor or not.
     fn form(wish: &mut Wish, offset: u64, has_previous: bool) -> Form {
         let payload = PayloadRef {
             kind: PayloadKind::Json,
@@ -155,7 +153,7 @@ mod tests {
             slow_miss: false,
         };
         let form = wish.form(&delivery).expect("it is told");
-        // Who comes and goes is told to those who want it, and changes nothing.
+        // Join and leave events are sent if requested and change nothing.
         delivery.event = Event::Joined;
         assert_eq!(wish.form(&delivery), wish.joins.then_some(Form::Plain));
         form

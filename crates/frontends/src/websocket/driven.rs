@@ -1,4 +1,4 @@
-//! What reaches a session beside its messages: answers, decisions, deadlines, its end.
+//! Events of a session other than messages: answers, decisions, deadlines, its end.
 
 use std::net::IpAddr;
 
@@ -16,17 +16,17 @@ use crate::context::shared::Shared;
 use crate::context::step::{Never, Then};
 
 impl<S: Session> Socket<S> {
-    /// Whether it is a back end that pushes.
+    /// Returns whether the session belongs to a back end that pushes.
     pub(crate) fn is_back_end(&self) -> bool {
         self.session.is_back_end()
     }
 
-    /// Whether its messages are parts of a response.
+    /// Returns whether messages are parts of a response.
     pub(crate) fn is_response(&self) -> bool {
         self.is_response
     }
 
-    /// Whether the request that has opened it had messages in it.
+    /// Returns whether the opening request contained messages.
     pub(crate) fn has_input(&self) -> bool {
         self.session.has_input()
     }
@@ -36,12 +36,12 @@ impl<S: Session> Socket<S> {
         self.session.set_peer(peer);
     }
 
-    /// Goes on after a wait.
+    /// Continues after a wait.
     pub(crate) fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> Then<Never> {
         self.with_session(id, shared, Session::resume)
     }
 
-    /// Returns whether input that waited for an answer may go on.
+    /// Returns whether input that waited for an answer may continue.
     pub(crate) fn answered(
         &mut self,
         id: ConnectionId,
@@ -54,7 +54,7 @@ impl<S: Session> Socket<S> {
         })
     }
 
-    /// Returns whether the session waited for that decision, and may go on.
+    /// Returns whether the session waited for that decision and may continue.
     pub(crate) fn judged(
         &mut self,
         id: ConnectionId,
@@ -82,12 +82,12 @@ impl<S: Session> Socket<S> {
         is_followed
     }
 
-    /// Returns whether the session waited for that.
+    /// Returns whether the session waited for that result.
     pub(crate) fn found(&mut self, finding: &Finding) -> bool {
         self.session.found(finding)
     }
 
-    /// Works on commands that came with another request.
+    /// Handles commands that arrived with another request.
     pub(crate) fn relayed(
         &mut self,
         id: ConnectionId,
@@ -98,7 +98,7 @@ impl<S: Session> Socket<S> {
             return Then::GoOn;
         }
         if let Some(pace) = &mut self.pace {
-            // Its commands are counted when they are worked on.
+            // Its commands are counted when they are processed.
             match pace.relayed_bytes(relay.commands.len(), shared.now.mono_ms) {
                 Paced::Drop => {
                     shared.stats.messages_dropped.add(1);
@@ -114,7 +114,7 @@ impl<S: Session> Socket<S> {
         self.with_session(id, shared, |session, cx| session.relayed(relay, cx))
     }
 
-    /// When there is something to do while input waits for an answer.
+    /// Returns the deadline while input waits for an answer.
     pub(crate) fn blocked_deadline_ms(&self, shared: &Shared) -> u64 {
         self.session
             .blocked_deadline_ms(shared.now)
@@ -122,7 +122,7 @@ impl<S: Session> Socket<S> {
             .min(self.expiry_ms(shared.now))
     }
 
-    /// The same while a hook or an application decides.
+    /// Returns the deadline while a hook or application decides.
     pub(crate) fn judged_deadline_ms(&self, shared: &Shared) -> u64 {
         self.session
             .judged_deadline_ms(shared)
@@ -130,33 +130,33 @@ impl<S: Session> Socket<S> {
             .min(self.expiry_ms(shared.now))
     }
 
-    /// Something is due while input waits for an answer.
+    /// Handles the deadline while input waits for an answer.
     pub(crate) fn timeout_blocked(&mut self, id: ConnectionId, shared: &mut Shared) {
         self.with_session(id, shared, Session::timeout_blocked);
     }
 
-    /// Something is due while a hook or an application decides, and nothing of the client can be heard.
+    /// Handles the deadline while a hook or application decides and input is paused.
     pub(crate) fn ping_while_judged(&mut self, id: ConnectionId, shared: &mut Shared) {
         self.session.heard();
         self.with_session(id, shared, Session::timeout);
     }
 
-    /// Whether something is due earlier than was said last; taken by the call.
+    /// Returns and clears whether the deadline may have become earlier.
     pub(crate) fn take_hurry(&mut self) -> bool {
         self.session.take_hurry()
     }
 
-    /// The handler of an application that waited has ended. Returns whether one waited.
+    /// Handles the end of an application handler that was waiting. Returns whether one was.
     pub(crate) fn app_ready(&mut self) -> bool {
         self.session.app_ready()
     }
 
-    /// There is room in the outbox again.
+    /// Handles that the outbox has room again.
     pub(crate) fn drained(&mut self, id: ConnectionId, shared: &mut Shared) {
         self.session.drained(id, shared);
     }
 
-    /// Tells the session that it is over; the first time counts.
+    /// Reports the end to the session; the first call counts.
     pub(crate) fn over(&mut self, id: ConnectionId, code: u16, reason: &str, shared: &mut Shared) {
         self.with_session(id, shared, |session, cx| {
             session.over(code, reason, cx);
@@ -164,8 +164,8 @@ impl<S: Session> Socket<S> {
         });
     }
 
-    /// Reports to watchers that the session ends with that code, by a Close of ours or of the peer's. To be called while
-    /// the hub still knows it.
+    /// Reports to the decision log that the session ends with this code, by a Close of either side. To be called while
+    /// the hub still has the session.
     pub(super) fn parted(&self, id: ConnectionId, code: u16, reason: &str, shared: &Shared) {
         let (user, client) = self.session.names(id, shared);
         shared.decided(&Decision {
@@ -178,7 +178,7 @@ impl<S: Session> Socket<S> {
         });
     }
 
-    /// The same where the transport is gone; without effect after a Close.
+    /// Reports a closed transport; has no effect after a Close.
     pub(super) fn vanished(&self, id: ConnectionId, shared: &Shared) {
         if self.phase == Phase::Open && shared.ports.outboxes.takes_publications(id) {
             self.parted(

@@ -1,4 +1,4 @@
-//! From flags to a plan.
+//! Conversion of flags to a plan.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -77,7 +77,7 @@ pub(super) fn http(args: &HttpArgs) -> Result<Plan, Failure> {
     ))
 }
 
-/// A search begins with one rate.
+/// Checks that a search starts with one rate.
 fn check_search(promises: &[String], rate: Option<Rate>) -> Result<(), Failure> {
     match rate.and_then(|rate| rate.to) {
         Some(_) if !promises.is_empty() => {
@@ -87,13 +87,13 @@ fn check_search(promises: &[String], rate: Option<Rate>) -> Result<(), Failure> 
     }
 }
 
-/// A token (RFC 9110, section 5.6.2).
+/// Returns whether it is a token (RFC 9110 section 5.6.2).
 fn is_method(text: &str) -> bool {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_token)
 }
 
-/// The requests of a file, one in each line.
+/// Parses the requests of a file, one per line.
 fn requests(path: &Path) -> Result<Vec<Request>, Failure> {
     let shown = path.display();
     let text =
@@ -194,12 +194,12 @@ pub(super) fn shootout(args: &ShootoutArgs) -> Result<Plan, Failure> {
     Ok(plan(vec![endpoint], load, &args.common))
 }
 
-/// Whether a publisher learns of each publication that it is done, in order, and of nothing else.
+/// Returns whether a publisher gets an acknowledgement of each publication, in order, and nothing else.
 fn is_answered(scheme: Scheme, body: &str) -> bool {
     scheme.is_http() || (scheme == Scheme::Tcp && asks_for_answers(body))
 }
 
-/// What no other run has, of this machine or of another on the same server.
+/// Returns a number unique to the run, on any machine that tests the same server.
 fn run_number() -> u32 {
     fastrand::u32(..)
 }
@@ -208,10 +208,10 @@ fn usage(words: impl Into<String>) -> Failure {
     Failure::new(Exit::Usage, words)
 }
 
-/// Default of connections being opened at a time.
+/// Default for connections being opened at a time.
 const OPENING_MAX: u32 = 256;
 
-/// A plan that ends by itself.
+/// Creates a plan that ends by itself.
 fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, common: &Common) -> Plan {
     Plan {
         sources: sources(&endpoints, common),
@@ -221,7 +221,7 @@ fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, common: &Common) -> Plan {
         warmup_ns: 0,
         timeout_ns: ns(common.timeout),
         opening_max: common.opening.unwrap_or(match common.connect_rate {
-            // An open loop does not wait for handshakes under way.
+            // An open loop does not wait for handshakes in progress.
             Some(_) => u32::MAX,
             None => OPENING_MAX,
         }),
@@ -232,7 +232,7 @@ fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, common: &Common) -> Plan {
     }
 }
 
-/// A plan that ends when its time is up.
+/// Sets the duration of a plan.
 fn lasting(span: &Span, plan: Plan) -> Plan {
     Plan {
         duration_ns: Some(ns(span.duration)),
@@ -241,12 +241,13 @@ fn lasting(span: &Span, plan: Plan) -> Plan {
     }
 }
 
-/// Connections that one local address has ports for, with room for those that are not free yet.
+/// Connections that one local address has ports for, with a reserve for ports not free yet.
 const CONNECTIONS_PER_SOURCE_MAX: u32 = 20_000;
-/// Beyond that there are several, and each gets so many: the kernel searches long for a free port among taken ones.
+/// With more there are several addresses with this number of connections each: the kernel's search for a free port gets
+/// slow when many are taken.
 const CONNECTIONS_PER_SOURCE: u32 = 5_000;
 
-/// Local addresses. Towards this machine itself there are as many as it takes.
+/// Returns the local addresses. On loopback there are as many as needed.
 fn sources(endpoints: &[Endpoint], common: &Common) -> Vec<IpAddr> {
     let is_here = |endpoint: &Endpoint| {
         let addresses = &endpoint.target.addresses;
@@ -263,13 +264,13 @@ fn sources(endpoints: &[Endpoint], common: &Common) -> Vec<IpAddr> {
         .collect()
 }
 
-/// What the report says about what was asked for.
+/// Returns the settings for the report.
 pub(super) fn settings(common: &Common, plan: &Plan) -> Settings {
     let bytes = |payload: &PayloadPlan| match &payload.content {
         Content::Size(size) => *size as u64,
         Content::Fixed(bytes) => bytes.len() as u64,
     };
-    // Of a ramp the average.
+    // The average of a ramp.
     let mean = |from: f64, to: Option<f64>| (from + to.unwrap_or(from)) / 2.0;
     let (size_bytes, inflight, rate) = match &plan.load {
         LoadPlan::Storm(storm) => (Some(bytes(&storm.payload)), None, None),
@@ -326,7 +327,7 @@ fn http_scheme(scheme: Scheme) -> Option<&'static str> {
     (!scheme.is_http()).then_some("http:// or https://")
 }
 
-/// The connections divided among the URLs.
+/// Divides the connections among the URLs.
 fn endpoints(urls: &[String], common: &Common) -> Result<Vec<Endpoint>, Failure> {
     let count = urls.len() as u32;
     let share = |index: u32| {

@@ -1,6 +1,7 @@
-//! Publications and their deliveries: to all receivers (broadcast) or each to one (push), by whichever way in.
+//! Publications and their deliveries: to all receivers (broadcast) or each to one (push), through any publisher
+//! protocol.
 //!
-//! Endpoint 0 are the receivers, endpoint 1 the publishers.
+//! Endpoint 0 has the receivers, endpoint 1 the publishers.
 
 mod comeback;
 mod place;
@@ -28,28 +29,28 @@ use place::Said;
 use replies::{Line, PING, Speech};
 use retries::Retries;
 
-/// Where the numbered message goes in a body.
+/// Placeholder of the numbered message in a body.
 const DATA: &str = "{data}";
-/// When nothing has come for so long, nothing will.
+/// After this silence no more deliveries are expected.
 const QUIET_NS: u64 = 2 * SECOND;
-/// When all has come, what comes again comes soon.
+/// Time to wait for duplicates after the last expected delivery.
 const TWICE_NS: u64 = SECOND / 5;
 
-/// Whether each line of a publisher is answered, in order and once: its body asks for that with `ack` or an `id`.
+/// Returns whether each line of a publisher is answered, in order and once: if its body has `ack` or an `id`.
 #[must_use]
 pub fn asks_for_answers(body: &str) -> bool {
     let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
     body["ack"] == true || body["id"].is_number() || body["id"].is_string()
 }
 
-/// One thread's part.
+/// One thread's part of the run.
 pub(crate) struct Fanout {
     plan: FanoutPlan,
-    /// What stands around the message.
+    /// The body around the message.
     before: Template,
     after: Template,
     hello: Option<Template>,
-    /// How many of the thread's clients, the first ones, are receivers.
+    /// Number of receivers among the thread's clients, which come first.
     receivers: u32,
     /// Receivers of all threads.
     receivers_in_all: u32,
@@ -64,38 +65,36 @@ pub(crate) struct Fanout {
     retries: Retries,
     /// By client.
     speech: Vec<Speech>,
-    /// By publisher, what it has published and no answer to has come; only where answers come in order.
+    /// By publisher, unacknowledged publications; only if answers arrive in order.
     asked: Option<Vec<VecDeque<Entry>>>,
     has_begun: bool,
     books: Books,
     greeted: Vec<Greeting>,
-    /// Publications so far, for turns.
+    /// Number of publications so far, which determines turns.
     count: u64,
     last_ns: u64,
-    /// Deliveries, also corrupted ones.
+    /// Deliveries, including corrupted ones.
     arrived: u64,
     scratch: Vec<u8>,
     body: Vec<u8>,
-    /// Requests in flight.
     unanswered: u64,
     request_head: String,
 }
 
-/// Whether a receiver waits for what a server says first.
+/// Whether a receiver expects a greeting of the server.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Greeting {
-    /// Anything may come.
     #[default]
     Awaited,
-    /// From now on only what was published.
+    /// From now on only publications are expected.
     Over,
 }
 
-/// When publications are due.
+/// When publications are sent.
 enum Publishing {
-    /// At their time. A publisher whose connection is gone is a fault.
+    /// At their time. A disconnected publisher is an error.
     InTime(Pace),
-    /// At their time, or when there is a connection again.
+    /// At their time, or when a connection is available again.
     Patiently(OpenLoop),
 }
 
@@ -164,7 +163,7 @@ impl Fanout {
         }
     }
 
-    /// The publisher whose turn it is publishes.
+    /// Publishes through the publisher whose turn it is.
     fn publish_in_turn(&mut self, io: &mut Io<'_>, at_ns: u64) {
         let who = self.receivers + self.turn();
         let fault = match (io.net.is_open(who), io.net.is_full(who)) {
@@ -186,12 +185,12 @@ impl Fanout {
         (self.bursts() % u64::from(self.publishers)) as u32
     }
 
-    /// Bursts so far, for turns.
+    /// Returns the number of bursts so far, which determines turns.
     fn bursts(&self) -> u64 {
         self.count / u64::from(self.plan.burst)
     }
 
-    /// Publishes what is due, as far as there is somebody who can.
+    /// Publishes what is due while a publisher is available.
     fn publish_patiently(&mut self, io: &mut Io<'_>, due: &mut OpenLoop) {
         loop {
             let from = self.receivers + self.turn();
@@ -223,7 +222,7 @@ impl Fanout {
             number: sent.at_ns.len() as u32,
             at_ns,
         };
-        // What counts for who was away is when it really left.
+        // For absent receivers the actual send time counts.
         sent.at_ns.push(io.net.now_ns);
         if let Some(comeback) = &mut self.comeback {
             comeback.asked(who, ((publisher, receiver), note.number));
@@ -266,7 +265,7 @@ impl Fanout {
         fill(&mut self.body, &self.after);
     }
 
-    /// Cuts a receiver off and lets it come back.
+    /// Disconnects a receiver, which reconnects later.
     fn disturb(&mut self, io: &mut Io<'_>) {
         if self.receivers == 0 {
             return;
@@ -279,7 +278,7 @@ impl Fanout {
         }
     }
 
-    /// Looks for an error in what a publisher is told; whether there is none.
+    /// Checks a publisher's answer for an error; returns whether there is none.
     fn judge(&self, io: &mut Io<'_>, told: &[u8]) -> bool {
         let is_error = says_error(told);
         if is_error {
@@ -289,7 +288,7 @@ impl Fanout {
         !is_error
     }
 
-    /// The first publication that a publisher waits for is answered.
+    /// Handles the answer to a publisher's first unacknowledged publication.
     fn answered(&mut self, who: u32, is_taken: bool) {
         if let Some(comeback) = &mut self.comeback {
             comeback.answered(who, is_taken, &mut self.books);
@@ -302,7 +301,7 @@ impl Fanout {
         self.unanswered = self.unanswered.saturating_sub(1);
     }
 
-    /// A message came to a receiver, alone in its frame or with others.
+    /// Handles a message of a receiver, alone in its frame or with others.
     fn delivered(&mut self, io: &mut Io<'_>, who: u32, data: &[u8]) {
         let said = self.comeback.as_ref().and_then(|_| Said::find(data));
         self.last_ns = io.net.now_ns;
@@ -354,15 +353,15 @@ impl Fanout {
         }
     }
 
-    /// Answers to what a publisher has published do not come any more: each may be published or not, which is not told
-    /// from its silence, so the ledger expects them.
+    /// Handles that a publisher's publications will not be acknowledged: their outcome is unknown without
+    /// acknowledgements, so the ledger expects them.
     fn forget_asked(&mut self, who: u32) {
         if let Some(asked) = &mut self.asked {
             asked[(who - self.receivers) as usize].clear();
         }
     }
 
-    /// Whether all that was published for sure has come, as far as this thread knows.
+    /// Returns whether everything certainly published has arrived, as far as this thread knows.
     fn has_all(&self, net: &Net, comeback: &Comeback) -> bool {
         let is_back = |who: &u32| {
             let client = &net.clients[*who as usize];
@@ -429,14 +428,14 @@ impl Load for Fanout {
     }
 
     fn forgives(&mut self, fault: &Fault, was_open: bool) -> bool {
-        // Who can't come at all is a fault.
+        // A failed first connect is an error.
         let comeback = self.comeback.as_mut().filter(|_| self.has_begun);
         comeback.is_some_and(|comeback| comeback.forgives(fault, was_open))
     }
 
     fn message(&mut self, io: &mut Io<'_>, who: u32, _: MessageKind, data: &mut [u8]) {
         if who >= self.receivers {
-            // A publisher may be told that it has published, and may hear others.
+            // A publisher may get acknowledgements, and publications of others.
             self.judge(io, data);
             return;
         }
@@ -467,7 +466,7 @@ impl Load for Fanout {
             io.net.fault(&Fault::new(Cause::BadResponse, words));
         }
         if response.is_last {
-            // What it was asked behind that is not answered any more.
+            // Later publications of the connection are not acknowledged any more.
             if let Some(comeback) = &mut self.comeback {
                 comeback.give_up_answers(who, &mut self.books);
             }
@@ -557,15 +556,15 @@ impl Load for Fanout {
         let is_all_here = self.publishers == net.plan.endpoints[1].clients
             && (!self.plan.to_one || self.receivers == self.receivers_in_all);
         if let Some(comeback) = &self.comeback {
-            // What is missing is waited for until the time is up.
+            // Missing messages are awaited until the time is up.
             return quiet_ns > QUIET_NS && self.has_all(net, comeback);
         }
         if !is_all_here {
-            // How much is to come is not known here.
+            // The number of expected deliveries is unknown here.
             return quiet_ns > QUIET_NS;
         }
         if self.plan.chaos.is_some() {
-            // What is neither here nor away is waited for until the time is up.
+            // Messages neither delivered nor excused are awaited until the time is up.
             return quiet_ns > QUIET_NS && self.books.settle().lost == 0;
         }
         let published: u64 = self.books.log.values().map(Sent::published).sum();
@@ -574,7 +573,7 @@ impl Load for Fanout {
         } else {
             published * u64::from(self.receivers)
         };
-        // A little longer, for what may come twice. What is missing is waited for until the time is up.
+        // A little longer for duplicates. Missing messages are awaited until the time is up.
         self.arrived >= expected && quiet_ns > TWICE_NS
     }
 
@@ -590,7 +589,7 @@ impl Load for Fanout {
             due.give_up(net, "publications");
         }
         let mut books = std::mem::take(&mut self.books);
-        // Those that never came do not receive.
+        // Receivers that never connected do not count.
         let mut receivers = net.clients.iter();
         books
             .pages

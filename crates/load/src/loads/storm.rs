@@ -14,14 +14,14 @@ use crate::tally::{Cause, Fault};
 pub(crate) struct Storm {
     payload: Payload,
     clients: Vec<Progress>,
-    /// Neither answered nor failed.
+    /// Clients neither answered nor failed.
     open_questions: u32,
 }
 
 #[derive(Clone, Copy)]
 enum Progress {
     Before,
-    /// When the message was sent, and whether something came that was no answer: a greeting.
+    /// Send time, and whether something other than the answer arrived: a greeting.
     Asked(u64, bool),
     Over,
 }
@@ -91,7 +91,7 @@ impl Load for Storm {
     }
 
     fn is_done(&self, net: &Net) -> bool {
-        // An answer that does not come by then never comes.
+        // Answers not received by then are given up.
         let given_up = net
             .tally
             .settled_ns
@@ -100,7 +100,7 @@ impl Load for Storm {
     }
 
     fn is_settled(&self, net: &Net) -> bool {
-        // For duplicates.
+        // To detect duplicates.
         net.now_ns.saturating_sub(net.until_ns) > TWICE_NS
     }
 

@@ -1,9 +1,9 @@
-//! The causes of errors, in the order in which a connection can meet them, and what each means.
+//! The causes of errors, in the order in which a connection can encounter them, with their meaning.
 
 use super::model::Errors;
 
 impl Errors {
-    /// Every cause: its key in the published form, what it means, how often.
+    /// Returns every cause: its key in the report, its meaning, its count.
     pub fn causes(&self) -> [(&'static str, &'static str, u64); 11] {
         [
             ("refused", "connection refused", self.refused),

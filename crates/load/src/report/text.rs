@@ -1,7 +1,7 @@
-//! The report a person reads after a run, in a terminal of 80 columns.
+//! The report for people after a run, in a terminal of 80 columns.
 //!
-//! What was not measured is not mentioned. A tester that was the bottleneck is the first thing that is said; what else makes
-//! the figures doubtful (answers that are not alike, messages that went missing) is the last.
+//! Figures that were not measured are omitted. If the tester was the bottleneck, the report begins with that; other
+//! reasons for doubt (mixed answers, lost messages) are at the end.
 
 mod findings;
 mod histogram;
@@ -17,7 +17,7 @@ use super::model::{HttpTally, LostProcess, Report};
 use super::units::{clean, count, many, rate, share};
 use super::words;
 
-/// The whole report, ending with a new line.
+/// Returns the whole report, ending with a new line.
 #[must_use]
 pub fn text(report: &Report, style: Style) -> String {
     let mut page = Page::new(style);
@@ -53,12 +53,12 @@ pub fn text(report: &Report, style: Style) -> String {
     page.finish()
 }
 
-/// Whether the tester set the pace, in this run or in one of its phases.
+/// Returns whether the tester limited this run or one of its phases.
 pub(crate) fn is_bottleneck(report: &Report) -> bool {
     report.generator.bottleneck || report.phases.iter().any(|phase| phase.generator.bottleneck)
 }
 
-/// Why these figures may not mean what they seem to, each in a sentence; the tester's own part is not among them.
+/// Returns reasons to doubt the figures, a sentence each, without those of the tester.
 pub(crate) fn doubts(report: &Report) -> Vec<String> {
     let mut doubts: Vec<String> = incomplete(report).into_iter().collect();
     if report.interrupted {
@@ -140,7 +140,7 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
     doubts
 }
 
-/// A clause for an open loop whose rate was not reached.
+/// Returns a clause for an open loop whose rate was not reached.
 pub(crate) fn rate_not_reached(report: &Report) -> Option<String> {
     let asked = report.settings.rate?;
     let words = words::Words::of(&report.kind, true);
@@ -155,7 +155,7 @@ pub(crate) fn rate_not_reached(report: &Report) -> Option<String> {
     })
 }
 
-/// What to know of figures without those of lost processes, in a sentence.
+/// Returns a sentence about figures that lack those of lost processes.
 fn incomplete(report: &Report) -> Option<String> {
     if !report.incomplete {
         return None;

@@ -1,8 +1,7 @@
-//! Several methods in one call, carried out one after the other, and their answers in one: a batch, or commands of
-//! Centrifugo's old form.
+//! Several commands in one call, executed in order with a combined response: a batch, or Centrifugo's legacy commands.
 //!
-//! Publications that follow each other are not waited for, since their order is kept anyway. Any other command begins when
-//! those before it are answered, and those behind it wait for its answer.
+//! Consecutive publications do not wait for each other, since their order is preserved anyway. Any other command begins
+//! when all earlier ones are answered, and later ones wait for its answer.
 
 use std::collections::VecDeque;
 
@@ -15,22 +14,21 @@ use crate::backend::{Backend, Progress};
 use crate::context::shared::Shared;
 use crate::context::step::Block;
 
-/// Most commands of a batch whose answers may be large.
+/// Maximum number of commands per batch with possibly large answers.
 const LARGE_MAX: usize = 32;
 
-/// See the module's text.
+/// A batch of commands.
 pub(super) struct Batch {
     waiting: VecDeque<(Method, Numbered)>,
-    /// Of those whose answers are not written, in order.
+    /// Methods of commands with unwritten answers, in order.
     methods: VecDeque<Method>,
-    /// The last one that was begun holds back those behind it.
+    /// Commands wait for the answer to the last one that was begun.
     is_barrier: bool,
-    /// They are of the old form.
     are_lines: bool,
 }
 
 impl Batch {
-    /// Reads the body of a batch, or of [`Method::Lines`].
+    /// Parses the body of a batch, or of [`Method::Lines`].
     pub(super) fn parse(body: &[u8], are_lines: bool) -> Result<Self, BadCommand> {
         let commands = match are_lines {
             true => command::parse_lines(body),
@@ -38,7 +36,7 @@ impl Batch {
         };
         let commands = commands?;
         let named = |command: Numbered| match Method::of(&command.method) {
-            // Answered as what is not known.
+            // Answered as unknown methods.
             Method::Batch | Method::Lines => (Method::Unknown(None), command),
             method => (method, command),
         };
@@ -47,7 +45,7 @@ impl Batch {
             let methods = waiting.iter().map(|(method, _)| *method);
             methods.filter(|method| is_one(*method)).count()
         };
-        // Each takes a look at all channels there are.
+        // Each visits all channels.
         if count(|method| method == Method::Channels) > 1 {
             return Err(BadCommand::new(
                 "a batch may contain only one channels command",
@@ -70,7 +68,7 @@ impl Batch {
         })
     }
 
-    /// Goes on until one of them has to wait, and returns for what.
+    /// Continues until a command has to wait, and returns for what.
     pub(super) fn advance(
         &mut self,
         backend: &mut Backend,
@@ -100,7 +98,7 @@ impl Batch {
         None
     }
 
-    /// The body of the answer, once all of them are answered.
+    /// Returns the body of the response once all commands are answered.
     pub(super) fn answers(&mut self, backend: &mut Backend) -> Option<Answers> {
         let exchanges = backend.take_answers()?;
         let names = self.methods.drain(..).map(Method::name);

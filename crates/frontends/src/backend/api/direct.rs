@@ -1,6 +1,6 @@
-//! A call of an application on this worker: the methods of the API without HTTP, keys and rates.
+//! API calls of an application on this worker, without HTTP, keys and rates.
 //!
-//! Bodies and answers are those of the HTTP API. It does not know how the application asks, and where it waits.
+//! Bodies and responses are those of the HTTP API. How the application calls and waits is not known here.
 
 use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_types::codes::ErrorCode;
@@ -14,25 +14,26 @@ use crate::context::step::Block;
 use crate::http::api_error::error_body;
 use crate::http::call::{AnswerBody as _, ApiCall as _, CallEnd};
 
-/// Longest answer: it becomes values of a script at once.
+/// Maximum length of a response, which is converted to script values at once.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// One call, from its body to its answer.
+/// An API call of an application.
 pub struct DirectCall(Call);
 
-/// What came of carrying out a call.
+/// The status of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Direct {
-    /// `{"result":{…}}` or `{"error":{…}}`.
+    /// Done: `{"result":{…}}` or `{"error":{…}}`.
     Answered(Vec<u8>),
-    /// The hub takes no publication at the moment: [resume](DirectCall::resume) it later.
+    /// The hub currently accepts no publications: [resume](DirectCall::resume) it later.
     NeedsCredit,
-    /// Other workers have yet to answer.
+    /// Other workers have not answered yet.
     NeedsAnswers,
 }
 
 impl DirectCall {
-    /// A call of the method with that name. A batch is answered as an unknown method: its commands are calls of their own.
+    /// Creates a call of the method with this name. A batch is answered as an unknown method, since its commands can be
+    /// separate calls.
     pub fn new(method: &str) -> Self {
         let method = match Method::of(method) {
             Method::Batch | Method::Lines => Method::Unknown(None),
@@ -46,17 +47,17 @@ impl DirectCall {
         })
     }
 
-    /// Begins it. `id`: of no connection, and of no other call that is under way.
+    /// Begins the call. `id` must differ from those of connections and of other calls in progress.
     pub fn begin(&mut self, body: &[u8], id: ConnectionId, shared: &mut Shared) -> Direct {
         finish(self.0.run(body, id, shared))
     }
 
-    /// Goes on with it, when there may be credit, or after an answer.
+    /// Continues when there may be credit, or after an answer.
     pub fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> Direct {
         finish(self.0.resume(id, shared))
     }
 
-    /// A home or a worker has answered; [`resume`](Self::resume) comes next.
+    /// Handles the answer of a worker; [`resume`](Self::resume) follows.
     pub fn answered(&mut self, ticket: Ticket, answer: Answer) {
         self.0.answered(ticket, answer);
     }

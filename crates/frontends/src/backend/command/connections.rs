@@ -1,4 +1,4 @@
-//! Which connections a back end wants to know of.
+//! The command that lists connections.
 
 use serde::Deserialize;
 
@@ -6,21 +6,21 @@ use super::inquiry::read;
 use super::mistakes::bad;
 use super::{BadCommand, Text};
 
-/// Those of a user, or of a channel; all of them, or those whose clients call themselves so.
+/// A query for connections of a user or channel, optionally by client name.
 #[derive(Debug)]
 pub struct Listing<'a> {
-    /// Of whom, or of what.
+    /// Restricts the connections to a user or channel.
     pub of: Of<'a>,
-    /// As SDKs say in their connect command.
+    /// The client name that SDKs send in their connect command.
     pub name: Option<Text<'a>>,
 }
 
-/// See [`Listing`].
+/// The user or channel of a [`Listing`].
 #[derive(Debug)]
 pub enum Of<'a> {
-    /// This user's.
+    /// Connections of this user.
     User(Text<'a>),
-    /// Those that hear this channel.
+    /// Subscribers of this channel.
     Channel(Text<'a>),
 }
 
@@ -33,12 +33,12 @@ struct Wire<'a> {
     channel: Option<Text<'a>>,
     #[serde(borrow)]
     name: Option<Text<'a>>,
-    /// That of the original's commercial edition is a language of its own.
+    /// The query language of Centrifugo's commercial edition.
     #[serde(borrow)]
     expression: Option<Text<'a>>,
 }
 
-/// Reads `connections`: `user` or `channel`, and `name`.
+/// Parses `connections`: `user` or `channel`, and `name`.
 pub fn parse_connections(bytes: &[u8]) -> Result<Listing<'_>, BadCommand> {
     let wire: Wire<'_> = read(bytes)?;
     let is_said = |text: &Text<'_>| !text.0.is_empty();

@@ -1,4 +1,4 @@
-//! What a back end wants to know of a channel, or have done to it.
+//! Queries of a channel by back ends, and removal of its history.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use veche_hub::{Epoch, Query, Question, Since};
 use super::mistakes::bad;
 use super::{BadCommand, Text, is_object};
 
-/// Most commands of a batch.
+/// Maximum number of commands per batch.
 const COMMANDS_MAX: usize = 1000;
 
-/// What is asked of a channel.
+/// A query of a channel.
 #[derive(Debug)]
 pub struct Inquiry<'a> {
-    /// Of which.
+    /// The name of the channel.
     pub channel: Text<'a>,
-    /// What.
+    /// The query to be answered.
     pub question: Question,
 }
 
-/// A user and nothing else.
+/// An object with only a user.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct User<'a> {
@@ -44,7 +44,7 @@ struct Batch {
     _parallel: bool,
 }
 
-/// A channel and nothing else.
+/// An object with only a channel.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Alone<'a> {
@@ -84,7 +84,7 @@ impl From<Place<'_>> for Since {
     }
 }
 
-/// Reads one object: `channel`, and `limit` (0: the position alone; -1: all), `since`, `reverse`.
+/// Parses an object with `channel`, `limit` (0: only the position; -1: all), `since`, `reverse`.
 pub fn parse_history(bytes: &[u8]) -> Result<Inquiry<'_>, BadCommand> {
     let wire: Wire<'_> = read(bytes)?;
     let query = Query {
@@ -99,19 +99,19 @@ pub fn parse_history(bytes: &[u8]) -> Result<Inquiry<'_>, BadCommand> {
     })
 }
 
-/// Reads one object of nothing but a `channel`, of which this is asked.
+/// Parses an object with only a `channel`, for this query.
 pub fn parse_inquiry(bytes: &[u8], question: Question) -> Result<Inquiry<'_>, BadCommand> {
     let Alone { channel } = read(bytes)?;
     Ok(Inquiry { channel, question })
 }
 
-/// Reads one object of nothing but a `user`.
+/// Parses an object with only a `user`.
 pub fn parse_user(bytes: &[u8]) -> Result<Text<'_>, BadCommand> {
     let User { user } = read(bytes)?;
     Ok(user)
 }
 
-/// Reads an object of nothing but a `pattern`, which may be missing, as may all of it.
+/// Parses an object with only an optional `pattern`; the object may be missing too.
 pub fn parse_pattern(bytes: &[u8]) -> Result<Option<Text<'_>>, BadCommand> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
@@ -120,19 +120,19 @@ pub fn parse_pattern(bytes: &[u8]) -> Result<Option<Text<'_>>, BadCommand> {
     Ok(pattern.filter(|pattern| !pattern.0.is_empty()))
 }
 
-/// A command among others.
+/// A command of a batch.
 #[derive(Debug)]
 pub struct Numbered {
     /// The name of its method.
     pub method: String,
-    /// The object that the method takes.
+    /// The object for the method.
     pub body: Box<RawValue>,
-    /// The asker's own id for the answer: compact JSON text, a number or a string.
+    /// The caller's id for the answer: compact JSON text, a number or a string.
     pub id: Option<Box<str>>,
 }
 
-/// Reads `{"commands":[{"publish":{…}},…]}`, each with an `id` or without. They are carried out one after the other whether
-/// `parallel` is said or not.
+/// Parses `{"commands":[{"publish":{…}},…]}`, each with or without an `id`. They are executed in order, regardless of
+/// `parallel`.
 pub fn parse_batch(bytes: &[u8]) -> Result<Vec<Numbered>, BadCommand> {
     let Batch { commands, .. } = read(bytes)?;
     let only = |mut command: BTreeMap<String, Box<RawValue>>| {
@@ -146,7 +146,7 @@ pub fn parse_batch(bytes: &[u8]) -> Result<Vec<Numbered>, BadCommand> {
     few(commands)?.into_iter().map(only).collect()
 }
 
-/// Reads commands of the old form, `{"method":"publish","params":{…}}`, one behind the other.
+/// Parses a sequence of legacy commands, `{"method":"publish","params":{…}}`.
 pub fn parse_lines(bytes: &[u8]) -> Result<Vec<Numbered>, BadCommand> {
     #[derive(Deserialize)]
     struct Line<'a> {

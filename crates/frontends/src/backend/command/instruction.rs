@@ -1,4 +1,4 @@
-//! What a back end has done to a user's connections.
+//! Commands of back ends for a user's connections.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use super::mistakes::bad;
 use super::{BadCommand, Text, decode, json_or_binary};
 use crate::sessions::centrifuge::manner::Override;
 
-/// Most connections that may be named as excepted.
+/// Maximum number of excepted connections.
 const EXCEPT_MAX: usize = 128;
 
-/// An instruction, and for whose connections.
+/// A command and its user.
 #[derive(Debug)]
 pub struct Instructing<'a> {
-    /// The user.
+    /// The name of the user.
     pub user: Text<'a>,
-    /// What is to be done.
+    /// The command to be executed.
     pub instruction: Instruction,
 }
 
-/// What is to be closed.
+/// The connections to close.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Disconnect<'a> {
@@ -34,7 +34,7 @@ struct Disconnect<'a> {
     client: Option<Text<'a>>,
     #[serde(borrow)]
     session: Option<Text<'a>>,
-    /// Under their names in Go, as gocent sends both.
+    /// In Go field names, since gocent sends both.
     #[serde(borrow, alias = "ClientWhitelist")]
     whitelist: Option<Vec<Text<'a>>>,
     #[serde(borrow, alias = "Disconnect")]
@@ -47,7 +47,7 @@ struct CodeAndReason<'a> {
     code: Option<u16>,
     #[serde(borrow)]
     reason: Option<Text<'a>>,
-    /// Of Centrifugo before version 4: codes say it now.
+    /// From Centrifugo before version 4; codes replaced it.
     #[serde(rename = "reconnect")]
     _reconnect: Option<bool>,
 }
@@ -77,7 +77,7 @@ struct Subscribe<'a> {
     r#override: Option<Overrides>,
 }
 
-/// What the subscription has other than its namespace.
+/// Subscription options that override those of the namespace.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Overrides {
@@ -138,7 +138,7 @@ struct Refresh<'a> {
     info: Option<&'a RawValue>,
 }
 
-/// Reads `disconnect`: `user`, and `client`, `session`, `whitelist`, `disconnect`.
+/// Parses `disconnect`: `user`, and `client`, `session`, `whitelist`, `disconnect`.
 pub fn parse_disconnect(bytes: &[u8]) -> Result<Instructing<'_>, BadCommand> {
     let wire: Disconnect<'_> = read(bytes)?;
     let whitelist = wire.whitelist.unwrap_or_default();
@@ -150,7 +150,7 @@ pub fn parse_disconnect(bytes: &[u8]) -> Result<Instructing<'_>, BadCommand> {
     let (code, reason) = CloseCode::Disconnected.parts();
     let (mut code, mut reason): (u16, Arc<str>) = (code, Arc::from(reason));
     if let Some(wanted) = wire.disconnect {
-        // 0 is as good as none.
+        // 0 means absent.
         code = wanted.code.filter(|code| *code > 0).unwrap_or(code);
         reason = Arc::from(wanted.reason.as_ref().map_or("", |reason| &reason.0));
         if !CHOSEN.contains(&code) {
@@ -175,7 +175,7 @@ pub fn parse_disconnect(bytes: &[u8]) -> Result<Instructing<'_>, BadCommand> {
     })
 }
 
-/// Reads `subscribe`: `user`, `channel`, and `client`, `session`, `info` or `b64info`, `data` or `b64data`,
+/// Parses `subscribe`: `user`, `channel`, and `client`, `session`, `info` or `b64info`, `data` or `b64data`,
 /// `recover_since`, `expire_at`, `override`.
 pub fn parse_subscribe<'a>(
     bytes: &'a [u8],
@@ -203,7 +203,7 @@ pub fn parse_subscribe<'a>(
     })
 }
 
-/// Reads `unsubscribe`: `user`, `channel`, and `client`, `session`.
+/// Parses `unsubscribe`: `user`, `channel`, and `client`, `session`.
 pub fn parse_unsubscribe<'a>(
     bytes: &'a [u8],
     namespaces: &Namespaces,
@@ -217,7 +217,7 @@ pub fn parse_unsubscribe<'a>(
     })
 }
 
-/// Reads `refresh`: `user`, and `client`, `session`, `expired`, `expire_at`, `info`.
+/// Parses `refresh`: `user`, and `client`, `session`, `expired`, `expire_at`, `info`.
 pub fn parse_refresh(bytes: &[u8]) -> Result<Instructing<'_>, BadCommand> {
     let wire: Refresh<'_> = read(bytes)?;
     let deed = Deed::Refresh {
@@ -231,7 +231,7 @@ pub fn parse_refresh(bytes: &[u8]) -> Result<Instructing<'_>, BadCommand> {
     })
 }
 
-/// For the connection with these ids, as far as they are given.
+/// Creates a command for the connection with these ids, if given.
 fn instruction((client, session): (Option<Text<'_>>, Option<Text<'_>>), deed: Deed) -> Instruction {
     let given = |id: Option<Text<'_>>| {
         id.filter(|id| !id.0.is_empty())
@@ -258,7 +258,7 @@ fn channel(name: &Text<'_>, namespaces: &Namespaces) -> Result<Arc<str>, BadComm
     }
 }
 
-/// JSON as it stands, or the bytes of its sibling, which are JSON or binary.
+/// Returns JSON unchanged, or the bytes of its base64 alternative, which are JSON or binary.
 fn payload(
     value: Option<&RawValue>,
     (name, base64): (&str, Option<Text<'_>>),
@@ -295,7 +295,7 @@ mod tests {
         };
         assert_eq!(command.instruction.deed, expected);
         assert!(command.instruction.means("c1") && !command.instruction.means("c2"));
-        // As gocent sends it.
+        // As sent by gocent.
         let text = br#"{"user":"ann","Disconnect":{"reason":"out","reconnect":true},"ClientWhitelist":null,"client":""}"#;
         let all = parse_disconnect(text).expect("good");
         assert!(all.instruction.means_all());

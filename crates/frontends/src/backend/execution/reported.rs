@@ -1,4 +1,4 @@
-//! Publications of back ends, as watchers get them.
+//! Reports of back end publications to the decision log.
 
 use std::slice;
 
@@ -6,7 +6,7 @@ use crate::backend::command::Target;
 use crate::context::note::Decision;
 use crate::context::shared::Shared;
 
-/// Reports a back end's publication to watchers.
+/// Reports a back end's publication to the decision log.
 pub(super) fn report_publish(target: &Target<'_>, shared: &Shared) {
     if !shared.process.is_watched() {
         return;

@@ -1,4 +1,4 @@
-//! What becomes of the question which user a client is, where the answer has to be waited for.
+//! Results of asynchronous authentication.
 
 use std::fmt;
 
@@ -6,107 +6,106 @@ use veche_hub::ConnectionId;
 use veche_jwt::Refusal;
 use veche_proto::http::Status;
 
-/// The identity that a hook or PAM answers with.
+/// The identity returned by a hook or PAM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Word {
-    /// Who it is.
+    /// The name of the user.
     pub user: String,
-    /// Until when, in seconds since 1970; `None`: for as long as the connection.
+    /// Expiry in seconds since 1970; `None`: valid as long as the connection.
     pub until_s: Option<u64>,
-    /// The [endings](crate::Process::endings) when he was asked.
+    /// The [`endings`](crate::Process::endings) when authentication began.
     pub asked: u64,
 }
 
-/// What has become of a question that had to be waited for.
+/// The result of asynchronous authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// There may be other keys now: the token is to be looked at again.
+    /// New keys may be available: verify the token again.
     Keys,
-    /// The back end knows the client.
+    /// The client was authenticated.
     Named(Word),
-    /// It does not, or was not to be asked.
+    /// Authentication failed or was unavailable.
     Unknown(Unknown),
 }
 
-/// Where a worker hears of findings.
+/// Receives authentication results for a worker.
 pub trait Desk: Send + Sync + fmt::Debug {
-    /// Tells the worker what has become of the question of one of its connections, which may be gone by now. From any
-    /// thread.
+    /// Sends the result for a connection, which may be closed by now, to its worker. May be called on any thread.
     fn tell(&self, id: ConnectionId, finding: Finding);
 }
 
-/// Why a handshake names no usable user.
+/// Why a client was not authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unknown {
-    /// The place where the name should stand is empty.
+    /// The configured source of the name is empty.
     #[error("no user in the handshake")]
     Missing,
     /// The name is too long or has control characters.
     #[error("bad user name: 1 to 254 bytes without control characters")]
     Malformed,
-    /// No token in any of the places where one is looked for.
+    /// None of the token sources has a token.
     #[error("no token")]
     NoToken,
-    /// A token that does not hold.
+    /// The token is invalid.
     #[error("the token is refused: {0}")]
     Token(Refusal),
-    /// Its issuer, or the back end, has revoked it.
+    /// The token was revoked.
     #[error("the token was revoked")]
     Revoked,
-    /// The back end does not want this user.
+    /// The user is banned.
     #[error("this user is blocked")]
     Blocked,
-    /// The back end has ended the user's connections while it was asked who this is.
+    /// The user was disconnected during authentication.
     #[error("this user was disconnected meanwhile")]
     Ended,
-    /// The back end's word held until a time that is over.
+    /// The identity from the back end has expired.
     #[error("what the back end says of this client is over")]
     Over,
-    /// A token for a channel, of clients that speak Centrifugo's protocol: it opens no connection.
+    /// A channel token of Centrifugo's protocol, which can't open a connection.
     #[error("the token is refused: it is for a channel")]
     OfChannel,
-    /// There are no keys to check a token with.
+    /// No keys to verify a token.
     #[error("no token can be checked at the moment")]
     NoKeys,
-    /// The back end does not know the client: 401.
+    /// The back end rejected the client: 401.
     #[error("the back end does not know who connects")]
     Stranger,
-    /// The back end does not want the client: 403.
+    /// The back end denied access: 403.
     #[error("the back end does not let this client in")]
     Unwanted,
-    /// The back end gave no answer of use, or is not asked for the time being.
+    /// The back end gave no valid answer, or its hook is paused.
     #[error("the back end can't be asked who connects")]
     NoAnswer,
-    /// Neither name nor password.
+    /// No name and password.
     #[error("no name and password")]
     NoPassword,
-    /// They break RFC 7617, or are longer than any.
+    /// Malformed credentials by RFC 7617, or too long.
     #[error("name and password can't be read")]
     BadPassword,
-    /// They are not right, or the account is not in order: which of these is not for strangers to know.
+    /// Wrong credentials or an invalid account, without distinction for the client.
     #[error("name or password is wrong")]
     WrongPassword,
-    /// Whoever judges passwords can't.
+    /// The password verifier is unavailable.
     #[error("passwords can't be checked at the moment")]
     NoJudge,
-    /// Too many passwords wait to be judged.
+    /// Too many passwords are waiting for verification.
     #[error("too many passwords are being checked")]
     Crowded,
-    /// So many of the client's address were wrong that it has to wait.
+    /// Too many wrong passwords from the client's address.
     #[error("too many wrong passwords of this address")]
     Guessing {
-        /// Until another one is judged, in seconds.
+        /// Seconds until the next attempt is checked.
         wait_s: u32,
     },
 }
 
 impl Unknown {
-    /// Whether keys that were not fetched yet may verify the token.
+    /// Returns whether keys that were not fetched yet may verify the token.
     pub(crate) fn is_without_key(&self) -> bool {
         matches!(self, Self::NoKeys | Self::Token(Refusal::UnknownKey))
     }
 
-    /// What a handshake gets.
+    /// Returns the status of the refused handshake.
     pub fn status(self) -> Status {
         match self {
             Self::Missing
@@ -129,7 +128,7 @@ impl Unknown {
         }
     }
 
-    /// When to come back, in seconds, where that is worth saying.
+    /// Returns the seconds for `Retry-After`, if useful.
     pub(crate) fn wait_s(self) -> Option<u32> {
         match self {
             Self::NoJudge | Self::Crowded => Some(1),
@@ -138,7 +137,7 @@ impl Unknown {
         }
     }
 
-    /// Whether it says nothing of the client: another try may do.
+    /// Returns whether the failure is independent of the client, so that a retry may succeed.
     pub fn is_ours(self) -> bool {
         matches!(
             self,

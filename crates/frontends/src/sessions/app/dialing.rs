@@ -1,8 +1,7 @@
-//! The other end: connections that applications open to other WebSocket servers.
+//! Outbound WebSocket connections of applications.
 //!
-//! [`Dialing`] is the stage before the 101. What comes after it is an ordinary WebSocket whose frames are a client's; an
-//! application gets its messages as it gets those of its own clients, by the same calls. Names, addresses and TLS are the
-//! worker's.
+//! [`Dialing`] precedes the 101. Afterwards it is an ordinary WebSocket in the client role; the application receives
+//! its messages through the same calls as those of its own clients. The worker handles names, addresses and TLS.
 
 use std::sync::Arc;
 
@@ -15,22 +14,22 @@ use crate::context::shared::Shared;
 use crate::context::step::{Step, Then};
 use crate::websocket::client::{Caller, Dial, Terms};
 
-/// A connection that is open.
+/// An open outbound connection.
 pub(crate) struct Dialed {
     pub(crate) decoder: Decoder,
     pub(crate) session: App,
     pub(crate) terms: Arc<Terms>,
 }
 
-/// Before the 101.
+/// An outbound connection before its 101.
 pub(crate) struct Dialing {
     dial: Dial,
     key: String,
-    /// Bytes of the response in which its end was looked for.
+    /// Bytes of the response already searched for its end.
     scanned: usize,
-    /// When it began.
+    /// Start of the attempt.
     since_ms: u64,
-    /// The application was told how it ended.
+    /// The result was reported to the application.
     is_over: bool,
 }
 
@@ -65,14 +64,14 @@ impl Dialing {
         self.since_ms + self.dial.timeout_ms
     }
 
-    /// Reads the response, once there is all of it.
+    /// Reads the response once it is complete.
     pub(crate) fn step(
         &mut self,
         id: ConnectionId,
         input: &[u8],
         shared: &mut Shared,
     ) -> Step<Dialed> {
-        // Its last bytes may have begun the empty line.
+        // Its last bytes may be the beginning of the empty line.
         let from = self.scanned.saturating_sub(3);
         let has_end = memchr::memmem::find(&input[from..], b"\r\n\r\n").is_some();
         self.scanned = input.len();
@@ -107,7 +106,7 @@ impl Dialing {
         }
     }
 
-    /// The 101 has come; `None` if nobody wants it any more.
+    /// Handles the 101; returns `None` if the connection is no longer wanted.
     fn open(
         &mut self,
         id: ConnectionId,
@@ -129,7 +128,7 @@ impl Dialing {
         })
     }
 
-    /// It comes to nothing; only the first reason counts.
+    /// Reports a failure; only the first reason counts.
     pub(crate) fn failed(&mut self, why: &str, shared: &mut Shared) {
         if !std::mem::replace(&mut self.is_over, true) {
             let Caller { app, token } = self.caller();
@@ -143,7 +142,7 @@ impl Dialing {
     }
 }
 
-/// What is offered: no context is kept, so that an idle connection needs no memory.
+/// Returns the offered compression: without context takeover, so that an idle connection needs no memory.
 fn policy(dial: &Dial) -> Option<Policy> {
     dial.compresses.then(Policy::default)
 }

@@ -1,5 +1,5 @@
-//! What the claims of tokens mean that Centrifugo defines: each is honoured, or the token is refused. All others are
-//! ignored (RFC 7519, section 4).
+//! Token claims defined by Centrifugo: each is applied, or the token is refused. Unknown claims are ignored (RFC 7519
+//! section 4).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,52 +12,51 @@ use super::manner::{Manner, Override};
 
 type Claims = Map<String, Value>;
 
-/// What a connection's token says beside whose it is and how long that holds.
+/// Claims of a connection token other than user and expiry.
 #[derive(Debug, Default)]
 pub(super) struct Connection {
-    /// Of the connection, for others to see.
+    /// Public data of the connection.
     pub(super) info: Option<Payload>,
-    /// For the deciders of the route.
+    /// Data for the route's hooks.
     pub(super) meta: Option<Payload>,
-    /// Channels that the client is subscribed to.
     pub(super) channels: Vec<Granted>,
 }
 
-/// A channel that a connection's token names.
+/// A server-side subscription of a connection token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Granted {
     pub(super) channel: String,
-    /// Of the client in it, for others to see.
+    /// Public data of the client in the channel.
     pub(super) info: Option<Payload>,
-    /// What the client is told.
+    /// Data for the client.
     pub(super) data: Option<Payload>,
-    /// Until when it is, in milliseconds since 1970; `None`: for ever.
+    /// Expiry in milliseconds since 1970; `None`: never.
     pub(super) expires_ms: Option<u64>,
     pub(super) manner: Manner,
-    /// A token has named it.
+    /// A token named it.
     pub(super) is_by_token: bool,
 }
 
-/// What a subscription's token says beside whose it is, of which channel and how long that holds.
+/// Claims of a subscription token other than user, channel and expiry.
 #[derive(Debug, Default)]
 pub(super) struct Subscription {
     /// The only connection that may use it.
     pub(super) client: Option<String>,
-    /// Of the client in the channel, for others to see.
+    /// Public data of the client in the channel.
     pub(super) info: Option<Payload>,
-    /// What the client is told.
+    /// Data for the client.
     pub(super) data: Option<Payload>,
     pub(super) manner: Manner,
 }
 
 impl Connection {
-    /// Reads the claims of a connection's token.
+    /// Parses the claims of a connection token.
     ///
     /// # Errors
-    /// One of them has a wrong type, or can't be honoured.
+    /// A claim has a wrong type or is unsupported.
     pub(super) fn read(claims: &Claims, namespaces: &Namespaces) -> Result<Self, Refusal> {
         if has(claims, "caps") {
-            // They limit what a connection may do, so it must not be let in without them.
+            // They restrict a connection, so it must not be accepted without them.
             return Err(Refusal::Claim("caps: capabilities are not supported"));
         }
         Ok(Self {
@@ -69,10 +68,10 @@ impl Connection {
 }
 
 impl Subscription {
-    /// Reads the claims of a subscription's token.
+    /// Parses the claims of a subscription token.
     ///
     /// # Errors
-    /// One of them has a wrong type, or can't be honoured.
+    /// A claim has a wrong type or is unsupported.
     pub(super) fn read(claims: &Claims, options: &Namespace) -> Result<Self, Refusal> {
         let client = match given(claims, "client") {
             None => None,
@@ -89,13 +88,13 @@ impl Subscription {
     }
 }
 
-/// A claim and its sibling with base64, and what is wrong with the latter.
+/// A claim, its base64 alternative, and the error for an invalid one.
 type Names = (&'static str, &'static str, &'static str);
 
 const INFO: Names = ("info", "b64info", "b64info has to be a string of base64");
 const DATA: Names = ("data", "b64data", "b64data has to be a string of base64");
 
-/// Whether it is there; null is as good as nothing.
+/// Returns whether a claim is present; null counts as absent.
 fn has(claims: &Claims, name: &str) -> bool {
     given(claims, name).is_some()
 }
@@ -111,7 +110,7 @@ fn json(value: &Value) -> Payload {
     }
 }
 
-/// JSON as it stands, or the bytes of its sibling.
+/// Returns JSON unchanged, or the decoded base64 alternative.
 fn payload(claims: &Claims, (plain, base64, wrong): Names) -> Result<Option<Payload>, Refusal> {
     let text = match given(claims, base64) {
         None => "",
@@ -128,7 +127,7 @@ fn payload(claims: &Claims, (plain, base64, wrong): Names) -> Result<Option<Payl
     }))
 }
 
-/// `channels`, and `subs` with what they say of each.
+/// Parses `channels`, and `subs` with their options.
 fn channels(claims: &Claims, namespaces: &Namespaces) -> Result<Vec<Granted>, Refusal> {
     let mut all: Vec<Granted> = Vec::new();
     let nothing = Map::new();
@@ -171,10 +170,10 @@ fn channels(claims: &Claims, namespaces: &Namespaces) -> Result<Vec<Granted>, Re
     Ok(all)
 }
 
-/// What is said of one channel, by the members that the claims of a subscription and an entry of `subs` share.
+/// Parses the options that subscription claims and entries of `subs` share.
 fn one(channel: String, claims: &Claims, options: &Namespace) -> Result<Granted, Refusal> {
     if has(claims, "allow") {
-        // It limits what the subscription may do.
+        // They restrict the subscription.
         return Err(Refusal::Claim("allow: capabilities are not supported"));
     }
     Ok(Granted {
@@ -191,7 +190,7 @@ fn one(channel: String, claims: &Claims, options: &Namespace) -> Result<Granted,
     })
 }
 
-/// What is to be other than the namespace has it, as far as one subscription can be.
+/// Parses the overrides of namespace options, as far as a subscription supports them.
 fn manner(wanted: &Claims, options: &Namespace) -> Result<Manner, Refusal> {
     const KNOWN: [&str; 5] = [
         "presence",
@@ -214,7 +213,7 @@ fn manner(wanted: &Claims, options: &Namespace) -> Result<Manner, Refusal> {
     wanted.manner(options).map_err(Refusal::Claim)
 }
 
-/// `{"value": true}`; without a value it is false.
+/// Parses `{"value": true}`; without a value it is false.
 fn flag(wanted: &Claims, name: &str) -> Result<Option<bool>, Refusal> {
     let wrong = Refusal::Claim("each member of override has to be an object with a boolean value");
     match given(wanted, name) {
@@ -254,7 +253,7 @@ mod tests {
         all
     }
 
-    /// All that can be overridden is on.
+    /// Everything that can be overridden is enabled.
     fn seen() -> Namespace {
         Namespace {
             history: Some(History {

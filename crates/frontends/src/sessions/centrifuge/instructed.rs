@@ -1,4 +1,4 @@
-//! What a back end has done to a session: it is subscribed, unsubscribed, kept for longer.
+//! Commands of back ends for a session: subscribe, unsubscribe, refresh.
 
 use std::sync::Arc;
 
@@ -19,23 +19,23 @@ use crate::context::hooks::Kind;
 use crate::context::note::NoteLevel;
 use crate::outbox::Wish;
 
-/// Tickets of what a back end wants have this bit, those of commands don't.
+/// Bit of tickets for back ends' commands; those of client commands lack it.
 pub(super) const GIVEN: u32 = 1 << 31;
 
-/// So many instructions wait for a command; a client of which more is wanted meanwhile has to connect again.
+/// Maximum number of deferred commands; a client with more has to reconnect.
 const LATER_MAX: usize = 64;
 
-/// Channels whose homes have yet to count the session.
+/// Subscriptions by back ends whose homes have not answered.
 #[derive(Default)]
 pub(super) struct Givens {
     open: Vec<(Ticket, Arc<Instruction>)>,
     next: u32,
-    /// What has met a command under way about the same thing, and all that came behind it.
+    /// Commands that conflict with a pending client command, and all later ones.
     later: Vec<Arc<Instruction>>,
 }
 
 impl Centrifuge {
-    /// Whether it means this session.
+    /// Returns whether the command applies to this session.
     pub(crate) fn is_meant(&self, instruction: &Instruction) -> bool {
         let has_session = |wanted: &str| {
             let address = self.address.as_ref();
@@ -45,7 +45,7 @@ impl Centrifuge {
         instruction.means(&self.info.client) && session.is_none_or(has_session)
     }
 
-    /// Carries it out, but for closing and how long the connection may stay.
+    /// Executes the command, except for closing and connection expiry.
     pub(crate) fn instructed(
         &mut self,
         instruction: &Arc<Instruction>,
@@ -67,8 +67,8 @@ impl Centrifuge {
         Flow::GoOn
     }
 
-    /// Before its connect reply nothing can be told, and what is about a channel for which a command waits would be
-    /// undone by its answer.
+    /// Returns whether a command has to be deferred: nothing can be sent before the connect reply, and the answer to a
+    /// pending command on the same channel would undo it.
     fn has_to_wait(&self, deed: &Deed) -> bool {
         let channel = match deed {
             _ if self.is_connecting() => return true,
@@ -79,7 +79,7 @@ impl Centrifuge {
         self.channel_awaited() == Some(channel)
     }
 
-    /// A command has ended: what waited for that is done now.
+    /// Executes deferred commands after a client command has ended.
     pub(super) fn catch_up(&mut self, cx: &mut Context<'_>) {
         for instruction in std::mem::take(&mut self.given.later) {
             self.carry_out(&instruction, cx);
@@ -167,7 +167,7 @@ impl Centrifuge {
         }
     }
 
-    /// The home of such a channel has counted the session.
+    /// Handles the answer of a home for such a subscription.
     pub(super) fn given_answered(&mut self, ticket: Ticket, answer: &Answer, cx: &mut Context<'_>) {
         let mut open = self.given.open.iter();
         let Some(place) = open.position(|(open, _)| *open == ticket) else {
@@ -187,8 +187,8 @@ impl Centrifuge {
         }
     }
 
-    /// Publications of a channel were lost for the session: the client subscribes again, and recovers what is there. A
-    /// subscription that it has not made itself ends with the connection.
+    /// Handles lost publications of a channel: the client subscribes again and recovers what is available. For a
+    /// server-side subscription the connection ends instead.
     pub(crate) fn lost(&mut self, channel: &str, cx: &mut Context<'_>) -> Flow {
         let is_own = self.subscriptions.has(channel) && !self.subscriptions.is_given(channel);
         if !is_own || self.is_connecting() {
@@ -200,7 +200,7 @@ impl Centrifuge {
         Flow::GoOn
     }
 
-    /// Tells the client where it has joined, and what it has missed.
+    /// Sends the client its position and the missed publications.
     fn enrolled(&mut self, wanted: &Subscribe, joined: Option<&Joined>, cx: &mut Context<'_>) {
         let bytes_max = cx.shared.ports.outboxes.outbox_bytes_max();
         let is_back = wanted.since.is_some();
@@ -236,7 +236,7 @@ impl Centrifuge {
         self.tell(channel, body, &[], cx);
     }
 
-    /// Sends a push, and publications of the same channel behind it.
+    /// Sends a push, followed by publications of the same channel.
     fn tell(
         &self,
         channel: &str,

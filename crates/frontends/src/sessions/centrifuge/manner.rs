@@ -1,24 +1,25 @@
-//! What one subscription may have other than its namespace: the `override` of tokens and of the API.
+//! Subscription options that override those of the namespace: `override` of tokens and the API.
 
 use veche_hub::Namespace;
 
-/// How one subscription differs from others of its namespace.
+/// How a subscription differs from the namespace's defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manner {
-    /// Neither presence nor joins and leaves show it.
+    /// The client is hidden from presence, joins and leaves.
     pub(crate) is_hidden: bool,
-    /// Whether the client gets joins and leaves without asking; `None`: as the namespace says.
+    /// Whether the client receives join and leave events without requesting them; `None`: by the namespace.
     pub(crate) is_told: Option<bool>,
 }
 
 impl Manner {
-    /// Whether the client gets joins and leaves of a channel with these options without asking.
+    /// Returns whether the client receives join and leave events of a channel with these options without requesting
+    /// them.
     pub(crate) fn hears_joins(self, options: &Namespace) -> bool {
         self.is_told.unwrap_or(options.force_push_join_leave)
     }
 }
 
-/// The members of `override`; `None` leaves one as the namespace has it.
+/// The members of `override`; `None` keeps the namespace's option.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Override {
     pub(crate) presence: Option<bool>,
@@ -29,7 +30,7 @@ pub(crate) struct Override {
 }
 
 impl Override {
-    /// Returns what it makes of a subscription in a channel with these options, or why that is not possible.
+    /// Returns the resulting overrides in a channel with these options, or why they are impossible.
     pub(crate) fn manner(self, options: &Namespace) -> Result<Manner, &'static str> {
         let remembers = options.history.is_some();
         if self

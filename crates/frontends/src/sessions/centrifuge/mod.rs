@@ -1,13 +1,12 @@
 //! A session of Centrifugo's client protocol: commands in, replies and pushes out.
 //!
-//! It knows the protocol's rules and the hub, and neither the wire (`veche_centrifuge`) nor frames (`socket`). Commands
-//! are carried out one by one, in the order in which they come: one that has to wait for a channel's home holds back
-//! those behind it, which stay as bytes. So replies never overtake each other, and what a client subscribed to is there
-//! when its next command comes.
+//! It implements the protocol's rules on top of the hub, and knows neither the wire format (`veche_centrifuge`) nor
+//! frames (`websocket`). Commands are executed one at a time in order: one that waits for a channel's home delays later
+//! ones, which stay as bytes. So replies keep their order, and a subscription exists when the next command is executed.
 //!
-//! What is published goes past the session, from the hub into the outbox ([`crate::outbox`]). The reply to a subscribe
-//! command is written before the hub is called again, so it stands before all that follows from it; while a connect
-//! command waits for the homes of several channels, what comes meanwhile waits behind its reply.
+//! Publications bypass the session, from the hub to the outbox ([`crate::outbox`]). The reply to a subscribe command is
+//! written before the hub is called again, so it precedes everything that follows from it; while a connect command
+//! waits for the homes of several channels, later messages wait behind its reply.
 
 mod answering;
 mod channels;
@@ -65,7 +64,7 @@ use transport::Relays;
 use crate::context::relay::{Address, Relay};
 use watched::Asking;
 
-/// As routes and the configuration know it.
+/// Description for routes and the configuration.
 pub(crate) static PROTOCOL: Protocol = Protocol {
     name: "centrifuge",
     methods: &["GET", "POST", "OPTIONS"],
@@ -82,70 +81,70 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     ],
 };
 
-/// Without a connect command the connection is closed after so long.
+/// Time until a connection without a connect command is closed.
 const STALE_MS: u64 = 10_000;
 
-/// The longest wait for the answer to a ping.
+/// Maximum time to wait for the answer to a ping.
 const PONG_MS_MAX: u64 = 8_000;
 
-/// One client.
+/// A session of Centrifugo's protocol.
 pub(crate) struct Centrifuge {
     encoding: Encoding,
-    /// As whom others see it. Nobody before it is connected, unless its handshake has said.
+    /// The client's public data; empty before it is connected, unless the handshake authenticated it.
     info: Arc<ClientInfo>,
     state: State,
     subscriptions: Subscriptions,
-    /// What the client has missed was compared, for deltas.
+    /// Missed publications were compared for deltas in this turn.
     has_compared: bool,
-    /// What came last, as far as it is not worked on.
+    /// The unprocessed part of the last message.
     message: Vec<u8>,
-    /// Bytes of it that are done with, and commands.
+    /// Processed bytes of the message, and its processed commands.
     taken: usize,
     commands: usize,
-    /// The next one is counted by the route's rate already.
+    /// The next command was already counted by the route's rate.
     is_counted: bool,
-    /// What came another way behind it, as it came.
+    /// Commands that arrived in other requests, in order.
     relays: Relays,
     /// What the next command waits for.
     waiting: Option<Waiting>,
-    /// The answer to the last one, while that is being written; nothing else is said before it is whole.
+    /// The last reply while it is being written; no other message precedes its end.
     answering: Option<Box<Answering>>,
-    /// Of the last request to the hub on behalf of a command.
+    /// Ticket of the last hub request for a command.
     ticket: u32,
-    /// Channels to which a back end has subscribed it, until their homes have answered.
+    /// Subscriptions by back ends, until their homes have answered.
     given: Givens,
-    /// Other keys were asked for, on behalf of the next command.
+    /// Keys were requested for the next command.
     has_asked: bool,
-    /// What it asks others, and what they say.
+    /// Pending hook requests and decisions.
     deciding: Deciding,
-    /// Where commands come from another way, and what shows that they are this client's.
+    /// The address for commands in other requests, and their proof of belonging to this client.
     address: Option<Box<Address>>,
-    /// What kind of client it says it is, and its version.
+    /// Name and version that the client sent.
     kind: [Box<str>; 2],
-    /// It only listens.
+    /// The client is one-way.
     one_way: Option<OneWay>,
-    /// What the token of its handshake says, until it has connected.
+    /// The handshake's claims, until the client has connected.
     claims: Option<Box<Map<String, Value>>>,
-    /// The [endings](crate::Process::endings) when the question for the user was asked.
+    /// The [`endings`](crate::Process::endings) when authentication began.
     asked: Option<u64>,
-    /// The next thing may be due earlier than was said last.
+    /// The deadline may have become earlier.
     is_hurried: bool,
-    /// When it began; from the connect reply on, when the last ping went.
+    /// Start of the session; after the connect reply, time of the last ping.
     pinged_ms: u64,
-    /// Nothing has come since the last ping.
+    /// Nothing was received since the last ping.
     is_pinged: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Of a connect command no good one has come.
+    /// No valid connect command yet.
     Fresh,
     Connected,
-    /// Its handshake was refused for good: it is closed before it can say anything.
+    /// The handshake was refused permanently: the session is closed before any message.
     Refused(DisconnectCode),
 }
 
-/// What has been asked of a home elsewhere, and on behalf of which command.
+/// What a command waits for: an answer of a home by command, keys, or a decision.
 enum Waiting {
     Connect(Box<Connecting>),
     Subscribe(Box<Asked>),
@@ -155,23 +154,23 @@ enum Waiting {
     Asked {
         id: u32,
     },
-    /// Keys that are fetched.
+    /// Keys that are being fetched.
     Keys,
-    /// Somebody decides on the next command.
+    /// A decision on the next command.
     Verdict(QuestionId),
 }
 
-/// What became of one command.
+/// The status of one command.
 enum Done {
     Yes,
-    /// It has asked for something, and ends when that comes.
+    /// It waits for something.
     Waits(Waiting),
-    /// It has an answer that is written in slices, behind those before it.
+    /// Its reply is written in slices, after earlier ones.
     Answers(Box<Answering>),
-    /// Nothing of it was done: it is to be tried again.
+    /// It was not executed and has to be retried.
     Not(Block),
     Close(DisconnectCode),
-    /// The session is to be closed with a code and words that are not the server's.
+    /// The session has to be closed with a code and reason other than the server's.
     End(u16, Cow<'static, str>),
 }
 
@@ -181,7 +180,7 @@ impl From<DisconnectCode> for Flow {
     }
 }
 
-/// The code and the words of the protocol for a close that is the server's own.
+/// Converts a close of the server to the protocol's code and reason.
 pub(crate) fn words(code: u16, reason: &str) -> (u16, Cow<'_, str>) {
     let known = match CloseCode::with_parts(code, reason) {
         Some(CloseCode::GoingAway | CloseCode::Restarting) => DisconnectCode::Shutdown,
@@ -193,7 +192,7 @@ pub(crate) fn words(code: u16, reason: &str) -> (u16, Cow<'_, str>) {
     (known.code(), known.words().into())
 }
 
-/// The code by which a client learns that another try will not do.
+/// Returns the close code for a permanent authentication error.
 fn disconnect(why: Unknown) -> Option<DisconnectCode> {
     match why {
         Unknown::Stranger => Some(DisconnectCode::InvalidToken),
@@ -203,7 +202,7 @@ fn disconnect(why: Unknown) -> Option<DisconnectCode> {
 }
 
 impl Centrifuge {
-    /// A session that has just opened; `user` as the handshake says.
+    /// Creates a session that has just opened.
     pub(crate) fn new(encoding: Encoding, now: Now) -> Self {
         let nobody = ClientInfo {
             user: Box::default(),
@@ -239,7 +238,7 @@ impl Centrifuge {
         }
     }
 
-    /// What a back end is told of it.
+    /// Describes the session to back ends.
     pub(crate) fn about(&self) -> About<'_> {
         let [name, version] = &self.kind;
         About {
@@ -255,12 +254,12 @@ impl Centrifuge {
         }
     }
 
-    /// Who the client is by its handshake.
+    /// Sets the user of the handshake.
     pub(crate) fn set_user(&mut self, user: &str) {
         Arc::make_mut(&mut self.info).user = user.into();
     }
 
-    /// How that is known.
+    /// Sets how the user was authenticated.
     pub(crate) fn set_source(
         &mut self,
         claims: Option<Box<Map<String, Value>>>,
@@ -269,33 +268,34 @@ impl Centrifuge {
         (self.claims, self.asked) = (claims, asked);
     }
 
-    /// The client has no WebSocket: it has said this with its request, and the rest comes as [relays](Relay).
+    /// Starts a session without a WebSocket: `commands` came with its request, and later ones arrive as
+    /// [relays](Relay).
     pub(crate) fn begin_emulation(&mut self, address: Address, commands: &[u8]) {
         self.address = Some(Box::new(address));
         self.message = commands.to_vec();
-        // Also of nothing.
+        // Also for an empty message.
         self.message.reserve(1);
     }
 
-    /// Whether there are commands to go on with.
+    /// Returns whether commands are left to be processed.
     pub(crate) fn has_commands(&self) -> bool {
         self.message.capacity() > 0
     }
 
-    /// Whether commands that came another way are this client's.
+    /// Returns whether commands of another request belong to this client.
     pub(crate) fn is_meant_by(&self, relay: &Relay) -> bool {
         let address = self.address.as_ref();
         address.is_some_and(|address| address.is(&relay.to))
     }
 
-    /// Commands of this client that came another way.
+    /// Handles commands of this client from another request.
     pub(crate) fn relayed(&mut self, relay: &Relay, cx: &mut Context<'_>) -> Flow {
         if !self.has_commands() {
             let mut bytes = cx.shared.ports.outboxes.spare();
             bytes.extend_from_slice(&relay.commands);
             return self.message(bytes, cx);
         }
-        // Those before it wait for something; nothing holds back these.
+        // Earlier commands wait; these can't be delayed at their source.
         if !self.relays.keep(&relay.commands) {
             return DisconnectCode::TooManyRequests.into();
         }
@@ -303,7 +303,7 @@ impl Centrifuge {
         Flow::GoOn
     }
 
-    /// The last words on a transport that has no other way to say them.
+    /// Writes a disconnect push, for transports that have no close frame.
     pub(crate) fn write_disconnect(
         &self,
         id: ConnectionId,
@@ -313,12 +313,12 @@ impl Centrifuge {
     ) {
         let mut frame = Frame::new(self.dialect(), Vec::new());
         let body = PushBody::Disconnect(Disconnect { code, reason });
-        // It has no data that could be binary.
+        // It contains no data that could be binary.
         frame.push(&Push { channel: "", body });
         frame.send(id, &mut shared.ports.outboxes);
     }
 
-    /// A whole message; `bytes` go back to the outboxes.
+    /// Handles a complete message; `bytes` are returned to the outboxes.
     pub(crate) fn message(&mut self, bytes: Vec<u8>, cx: &mut Context<'_>) -> Flow {
         debug_assert!(self.waiting.is_none(), "what comes meanwhile is not read");
         self.is_pinged = false;
@@ -327,13 +327,13 @@ impl Centrifuge {
         self.go_on(cx)
     }
 
-    /// Refuses the client. SDKs take a refused handshake for a network error and try for ever; after a terminal code
-    /// they give up.
+    /// Refuses the client. SDKs treat a refused handshake as a network error and retry forever; a terminal close code
+    /// stops them.
     pub(crate) fn refuse(&mut self, code: DisconnectCode) {
         self.state = State::Refused(code);
     }
 
-    /// Goes on with the commands there are.
+    /// Continues with the remaining commands.
     pub(crate) fn go_on(&mut self, cx: &mut Context<'_>) -> Flow {
         if let State::Refused(code) = self.state {
             return code.into();
@@ -344,7 +344,7 @@ impl Centrifuge {
                 flow => return flow,
             };
             if self.answering.is_some() {
-                // A command has just had a long answer, which comes before the next command.
+                // A command has a long reply, which precedes the next command.
                 continue;
             }
             if flow != Flow::GoOn {
@@ -358,7 +358,7 @@ impl Centrifuge {
         }
     }
 
-    /// Goes on with an answer that is not whole.
+    /// Continues an incomplete reply.
     fn go_on_with_answer(&mut self, cx: &mut Context<'_>) -> Flow {
         let Some(answering) = &mut self.answering else {
             return Flow::GoOn;
@@ -370,7 +370,7 @@ impl Centrifuge {
         flow
     }
 
-    /// Drops the rest of an answer, since the session is over.
+    /// Drops the rest of a reply, since the session is over.
     pub(crate) fn end_answer(&mut self) {
         self.answering = None;
     }
@@ -419,7 +419,7 @@ impl Centrifuge {
                     cx.shared.stats.protocol_errors.add(1);
                     return DisconnectCode::BadRequest.into();
                 }
-                // A message says something.
+                // An empty message is invalid.
                 None if self.commands == 0 => return DisconnectCode::BadRequest.into(),
                 None => return Flow::GoOn,
             };
@@ -469,7 +469,7 @@ impl Centrifuge {
                 return Flow::Wait(Block::Turn);
             }
             let queued = cx.shared.ports.outboxes.of(cx.id).queued();
-            // What takes long is done once a turn.
+            // Expensive comparisons are made once per turn.
             let has_compared = std::mem::take(&mut self.has_compared);
             if has_compared || queued + frame.len() > ANSWERS_BYTES_HIGH {
                 return Flow::Wait(Block::Output);
@@ -488,7 +488,7 @@ impl Centrifuge {
         self.request(id, &command.request, frame, cx)
     }
 
-    /// A home elsewhere has answered; whether what waited for that may go on.
+    /// Handles the answer of another worker's home; returns whether the waiting command may continue.
     pub(crate) fn answered(
         &mut self,
         ticket: Ticket,
@@ -496,7 +496,7 @@ impl Centrifuge {
         cx: &mut Context<'_>,
     ) -> Option<Flow> {
         if ticket.0 & GIVEN != 0 {
-            // What a command waits for is something else.
+            // The command waits for something else.
             self.given_answered(ticket, &answer, cx);
             return None;
         }
@@ -552,7 +552,7 @@ impl Centrifuge {
         }
     }
 
-    /// Keys have come, or will not; whether somebody waited for them.
+    /// Handles fetched keys; returns whether a command waited for them.
     pub(crate) fn found(&mut self, finding: &Finding) -> bool {
         let is_it = matches!(self.waiting, Some(Waiting::Keys)) && *finding == Finding::Keys;
         if is_it {
@@ -569,15 +569,15 @@ impl Centrifuge {
         }
     }
 
-    /// The command has to be looked at again when other keys are there.
+    /// Makes the command wait for new keys.
     fn wait_for_keys(&mut self) -> Done {
         self.has_asked = true;
         self.waiting = Some(Waiting::Keys);
         Done::Not(Block::Answer)
     }
 
-    /// The channel whose home is to count the session on behalf of a command. While it is asked the subscription can't
-    /// be ended: the answer would never come.
+    /// Returns the channel of a pending subscribe command. Its subscription can't be ended meanwhile, since the answer
+    /// would never arrive.
     fn channel_awaited(&self) -> Option<&str> {
         match &self.waiting {
             Some(Waiting::Subscribe(asked)) => Some(asked.channel()),
@@ -585,7 +585,7 @@ impl Centrifuge {
         }
     }
 
-    /// Whether homes have yet to answer before the connect command is.
+    /// Returns whether the connect command waits for homes.
     fn is_connecting(&self) -> bool {
         matches!(self.waiting, Some(Waiting::Connect(_)))
     }
@@ -595,7 +595,7 @@ impl Centrifuge {
         Ticket(self.ticket)
     }
 
-    /// When there is something to do, whether something comes or not.
+    /// Returns the next deadline.
     pub(crate) fn deadline_ms(&self, shared: &Shared) -> u64 {
         if self.state == State::Fresh {
             return self.pinged_ms + STALE_MS;
@@ -610,7 +610,7 @@ impl Centrifuge {
         ping_ms.min(self.subscriptions.deadline_ms(shared.now, awaited))
     }
 
-    /// The same while what comes is not read: who can't speak has not gone silent.
+    /// Returns the deadline while input is paused, when silence of the client means nothing.
     pub(crate) fn blocked_deadline_ms(&self, now: Now) -> u64 {
         match self.state {
             State::Fresh | State::Refused(_) => self.pinged_ms + STALE_MS,
@@ -618,7 +618,7 @@ impl Centrifuge {
         }
     }
 
-    /// The same while somebody decides: its client is pinged, and nothing of it is heard.
+    /// Returns the deadline while a decision is pending: the client is pinged, and its input is paused.
     pub(crate) fn judged_deadline_ms(&self, shared: &Shared) -> u64 {
         match self.state {
             State::Fresh | State::Refused(_) => u64::MAX,
@@ -626,7 +626,7 @@ impl Centrifuge {
         }
     }
 
-    /// Looks at what is due while what comes is not read.
+    /// Handles the deadline while input is paused.
     pub(crate) fn timeout_blocked(&mut self, cx: &mut Context<'_>) -> Flow {
         if self.state == State::Fresh {
             return self.timeout(cx);
@@ -639,17 +639,16 @@ impl Centrifuge {
         flow
     }
 
-    /// Whether the next thing may be due earlier than was said last; that is known then.
+    /// Returns and clears whether the deadline may have become earlier.
     pub(crate) fn take_hurry(&mut self) -> bool {
         std::mem::take(&mut self.is_hurried)
     }
 
-    /// What came while nobody listened may have been the answer to a ping.
+    /// Treats the client as alive: data received while input was paused may have been the answer to a ping.
     pub(crate) fn heard(&mut self) {
         self.is_pinged = false;
     }
 
-    /// Looks at what is due.
     pub(crate) fn timeout(&mut self, cx: &mut Context<'_>) -> Flow {
         let now_ms = cx.shared.now.mono_ms;
         if self.state == State::Fresh {
@@ -669,7 +668,7 @@ impl Centrifuge {
                 flow = DisconnectCode::NoPong.into();
             } else if now_ms >= self.pinged_ms + interval_ms {
                 frame.ping();
-                // The pong has its full time also where the ping is late: after a pause of the whole machine, say.
+                // The pong gets its full time even if the ping was late, for example after a suspended machine.
                 (self.pinged_ms, self.is_pinged) = (now_ms, !self.is_one_way());
             }
         }
@@ -679,10 +678,10 @@ impl Centrifuge {
     }
 }
 
-/// How often clients are pinged, 0 for never, and how long is waited for the answer.
+/// Returns the ping interval, 0 for none, and the time to wait for the answer.
 fn ping_times_ms(shared: &Shared) -> (u64, u64) {
     let limits = &shared.site.limits;
-    // Clients count in whole seconds.
+    // Clients use whole seconds.
     let interval_ms = limits.ping_interval_ms.div_ceil(1000) * 1000;
     (interval_ms, limits.pong_timeout_ms.min(PONG_MS_MAX))
 }

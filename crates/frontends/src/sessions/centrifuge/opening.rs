@@ -1,4 +1,4 @@
-//! How sessions begin: by a WebSocket, or by an endless response with requests beside it that carry commands.
+//! How sessions open: with a WebSocket, or with an endless response and separate requests for commands.
 
 use std::borrow::Cow;
 
@@ -114,7 +114,7 @@ impl Opening for Box<Centrifuge> {
         [PROTOBUF, JSON].into_iter().find(|known| offers(known))
     }
 
-    /// It is subscribed when it connects, which comes after its handshake.
+    /// It is subscribed by the connect command, after the handshake.
     fn identified(&mut self, client: Identified<'_, '_>) -> bool {
         self.set_user(client.user);
         self.set_source(client.claims, client.asked);
@@ -125,7 +125,7 @@ impl Opening for Box<Centrifuge> {
     }
 }
 
-/// A request that opens no WebSocket.
+/// Handles a request that opens no WebSocket.
 fn plan(transport: Transport, asked: &Asked<'_, '_>, shared: &mut Shared) -> Result<Plan, Refusal> {
     let Asked { head, route, .. } = *asked;
     if !origin::admits(&route.origins, head, asked.is_tls) {
@@ -169,13 +169,13 @@ fn plan(transport: Transport, asked: &Asked<'_, '_>, shared: &mut Shared) -> Res
         return Ok(Plan::Stream(None));
     }
     match head.query("cf_connect") {
-        // A page can have a browser open any address with its visitor's cookies.
+        // A page can make a browser request any address with its visitor's cookies.
         Some(connect) if !transport.is_one_way() && !only_connects(connect.as_bytes()) => {
             let why = "cf_connect must contain exactly one connect command";
             Err(Refusal::new(Status::BAD_REQUEST, why))
         }
         Some(connect) => Ok(Plan::Stream(Some(connect.as_bytes().to_vec()))),
-        // The request may say all that there is to say.
+        // The request may contain everything needed.
         None if transport.is_one_way() => Ok(Plan::Stream(Some(Vec::new()))),
         None => Err(Refusal::new(
             Status::BAD_REQUEST,
@@ -184,7 +184,7 @@ fn plan(transport: Transport, asked: &Asked<'_, '_>, shared: &mut Shared) -> Res
     }
 }
 
-/// Commands have come for a response, wherever it is.
+/// Relays commands to a response of any worker.
 fn relay(
     encoding: Encoding,
     bytes_max: usize,
@@ -227,7 +227,7 @@ fn relay(
                 status = Status::SERVICE_UNAVAILABLE;
                 headers.push(("Retry-After", "1".into()));
             }
-            // Whether it is there still turns out where it was; a client whose response is over knows it.
+            // Whether the response still exists is checked on its worker; the client itself knows when it has ended.
             Some(to) => {
                 let commands = emulation.data.as_ref().into();
                 shared.ports.relays.push_back(Relay { to, commands });
@@ -246,8 +246,8 @@ fn answer(status: Status, headers: Headers) -> Answer {
     }
 }
 
-/// Whether commands for responses of a worker can wait to be posted. Each worker has a share of the room, so that one whose
-/// lane is busy leaves room for the commands of others.
+/// Returns whether relays of a worker may be queued. Each worker has a share of the queue, so that one with a busy lane
+/// leaves room for others.
 fn has_room(worker: WorkerId, shared: &Shared) -> bool {
     let relays = &shared.ports.relays;
     let share = (RELAYS_MAX / usize::from(shared.hub.workers())).max(1);
@@ -259,7 +259,7 @@ fn has_room(worker: WorkerId, shared: &Shared) -> bool {
             < share
 }
 
-/// Headers by which a page of that origin may read the answer.
+/// Returns the CORS headers for pages of this origin.
 fn allowed(origin: Option<String>) -> Headers {
     let passing = PASSING.into_iter();
     let mut headers: Headers = passing.map(|(name, value)| (name, value.into())).collect();
@@ -270,7 +270,7 @@ fn allowed(origin: Option<String>) -> Headers {
     headers
 }
 
-/// Makes a session one that only listens. Its connect request is in the query, or its first message.
+/// Makes a session one-way. Its connect request is in the query, or is its first message.
 fn listen(session: &mut Centrifuge, encoding: Encoding, head: &Head<'_>) -> Result<(), Refused> {
     let connect = head.query("cf_connect");
     let Some(connect) = connect.filter(|connect| !connect.is_empty()) else {
@@ -293,7 +293,7 @@ fn listen(session: &mut Centrifuge, encoding: Encoding, head: &Head<'_>) -> Resu
     Ok(())
 }
 
-/// What a client of Centrifugo's protocol speaks.
+/// Returns the encoding that a client uses.
 fn encoding(head: &Head<'_>, upgrade: &Upgrade<'_, '_>) -> Encoding {
     let is_asked_for = |name| head.query(name).is_some_and(|value| value == "protobuf");
     let is_protobuf = upgrade.protocols().any(|offered| offered == PROTOBUF)

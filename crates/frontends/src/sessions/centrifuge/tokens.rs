@@ -1,7 +1,7 @@
-//! Tokens that come in commands: whether the one of a connection or of a subscription is of use there.
+//! Tokens in commands: checks for connections and subscriptions.
 //!
-//! Whether they hold is judged with the keys of the route's identity. Where these may lie elsewhere the command waits for
-//! them, once.
+//! They are verified with the keys of the route's identity. If newer keys may be available, the command waits for them
+//! once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use crate::context::note::{Decision, NoteLevel};
 use crate::context::route::Route;
 use crate::context::shared::Shared;
 
-/// Why a token is of no use now.
+/// Why a token is not accepted now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Denied {
-    /// Other keys are on their way.
+    /// New keys are being fetched.
     Later,
-    /// It was good once.
+    /// The token has expired.
     Expired,
-    /// It is good, but what it grants is over.
+    /// The token is valid, but its grant has expired.
     Over,
-    /// It does not hold.
+    /// The token is invalid.
     Bad(Unknown),
-    /// It is for something else.
+    /// The token is for something else.
     NotFor(&'static str),
-    /// It can't be judged: our fault.
+    /// The token can't be verified, through no fault of the client.
     NoKeys,
-    /// Nothing here goes by tokens.
+    /// The route does not use tokens.
     Unused,
 }
 
@@ -57,7 +57,7 @@ impl From<Refusal> for Denied {
 }
 
 impl Denied {
-    /// What becomes of a connect command.
+    /// Returns the error of a connect command, or a close code.
     pub(super) fn to_connect(self) -> Result<ErrorCode, DisconnectCode> {
         match self {
             Self::Expired => Ok(ErrorCode::TokenExpired),
@@ -69,7 +69,7 @@ impl Denied {
         }
     }
 
-    /// What becomes of a command about one channel.
+    /// Returns the error of a command for one channel.
     pub(super) fn to_channel(self) -> ErrorCode {
         match self {
             Self::Expired => ErrorCode::TokenExpired,
@@ -81,7 +81,7 @@ impl Denied {
         }
     }
 
-    /// Says it in the log. What only the issuer can have got wrong the operator should see.
+    /// Logs the refusal, as a warning if only the issuer can be at fault.
     pub(super) fn note(self, id: ConnectionId, shared: &mut Shared) {
         let level = match self {
             Self::Bad(Unknown::Token(Refusal::Claim(_))) => NoteLevel::Warn,
@@ -93,21 +93,21 @@ impl Denied {
     }
 }
 
-/// What a connection's token says.
+/// The content of a connection token.
 #[derive(Debug)]
 pub(super) struct Pass {
     pub(super) lease: Lease,
     pub(super) says: Connection,
 }
 
-/// What a subscription's token says.
+/// The content of a subscription token.
 #[derive(Debug)]
 pub(super) struct Grant {
     pub(super) term: Term,
     pub(super) says: Subscription,
 }
 
-/// For which channel a token has to be, of which user and connection.
+/// The channel, user and connection that a token must be for.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) channel: &'a str,
@@ -115,20 +115,20 @@ pub(super) struct Place<'a> {
     pub(super) client: &'a str,
 }
 
-/// Who judges, and who asks.
+/// Verifies tokens of a session.
 pub(super) struct Judge<'a> {
     pub(super) id: ConnectionId,
     pub(super) route: &'a Route,
-    /// Other keys have been asked for already.
+    /// Newer keys were already requested.
     pub(super) has_asked: bool,
 }
 
 impl Judge<'_> {
-    /// A connection's token.
+    /// Verifies a connection token.
     pub(super) fn connection(&self, token: &str, shared: &Shared) -> Result<Pass, Denied> {
         let tokens = self.tokens()?;
         let (mut claimed, term) = self.claimed(&tokens.connections, token, shared)?;
-        // A subscription's token says who may hear something, not who somebody is.
+        // A subscription token authorises a subscription; it does not identify a user.
         if claimed.all.contains_key("channel") {
             return Err(Denied::Bad(Unknown::OfChannel));
         }
@@ -149,7 +149,7 @@ impl Judge<'_> {
         })
     }
 
-    /// A subscription's token: for this channel and this user, and this connection if it names one.
+    /// Verifies a subscription token: for this channel and user, and for this connection if it names one.
     pub(super) fn subscription(
         &self,
         token: &str,
@@ -222,7 +222,7 @@ impl Judge<'_> {
     }
 }
 
-/// Counts a token whose claims can't be honoured.
+/// Counts a token with invalid claims.
 pub(super) fn counted<T>(read: Result<T, Refusal>, shared: &Shared) -> Result<T, Denied> {
     read.map_err(|refusal| {
         shared.stats.token_refused(refusal);
@@ -230,7 +230,7 @@ pub(super) fn counted<T>(read: Result<T, Refusal>, shared: &Shared) -> Result<T,
     })
 }
 
-/// Reports a refused token, with the user of the connection as far as it is known.
+/// Reports a refused token to the decision log, with the connection's user if known.
 fn refused_token(id: ConnectionId, reason: &str, shared: &Shared) {
     shared.decided(&Decision {
         what: "token",

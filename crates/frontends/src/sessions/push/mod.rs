@@ -1,5 +1,5 @@
-//! The push gateway: clients listen, and what they say is counted and dropped. Which channels they hear is said by the
-//! query of the handshake, and by back ends.
+//! The push gateway: clients only receive, and their messages are counted and dropped. The handshake's query and back
+//! ends determine the channels.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::http::protocol::{Begun, Opening, Wanted};
 use crate::http::upgrade::{CHANNELS_MAX, Refused, forbidden};
 use crate::outbox::hears::Hears;
 
-/// As routes and the configuration know it.
+/// Description for routes and the configuration.
 pub(crate) static PROTOCOL: Protocol = Protocol {
     name: "push",
     methods: &["GET"],
@@ -34,16 +34,16 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     ],
 };
 
-/// Most positions that a handshake may come back with: one of each channel, and one of its user's own.
+/// Maximum number of positions in a handshake: one for each channel, and one for the user's personal channel.
 const SINCE_MAX: usize = CHANNELS_MAX + 1;
 
 /// Tickets of subscriptions by back ends are above those of a handshake.
 const FIRST_TICKET: u32 = 1 << 16;
 
-/// One client.
+/// A session of the push gateway.
 #[derive(Default)]
 pub(crate) struct Push {
-    /// Channels that a back end has subscribed it to, until their homes have answered.
+    /// Subscriptions by back ends, until the channels' homes have answered.
     joins: Option<Box<Joins>>,
 }
 
@@ -155,7 +155,7 @@ impl Joins {
     }
 }
 
-/// Where a client that comes back has been. Epochs say of which channel a position is.
+/// Parses the positions of a recovering client. Epochs identify their channels.
 fn since(head: &Head<'_>, route: &Route) -> Result<Option<Arc<[Since]>>, Refused> {
     let mut all = Vec::new();
     for text in head.query_all("since") {
@@ -177,9 +177,9 @@ fn since(head: &Head<'_>, route: &Route) -> Result<Option<Arc<[Since]>>, Refused
     Ok((!all.is_empty()).then(|| all.into()))
 }
 
-/// What a client asks to hear, each channel once, as far as that can be told before it is known who it is. A route's
-/// patterns are of single channels: by one that hears a whole namespace, more would come than the route lets through,
-/// unless that namespace is open to all.
+/// Parses the requested channels without duplicates, and checks them as far as possible without the user. A route's
+/// patterns are for single channels: a wildcard subscription would receive more than the route permits, unless the
+/// namespace is open to all.
 fn channels(head: &Head<'_>, route: &Route, shared: &Shared) -> Result<Vec<String>, Refused> {
     let namespaces = &shared.site.namespaces;
     let is_open = |name: &str| {

@@ -1,23 +1,21 @@
-//! The same scenario against other servers: another beginning for its URLs, given on the command line.
+//! Runs a scenario against other servers: another base for its URLs from the command line.
 //!
-//! A URL keeps its path and whether it is for WebSockets or requests; what changes is the server, and whether TLS lies
-//! between.
+//! A URL keeps its path and its kind (WebSocket or requests); only the server and the use of TLS change.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::word::Word;
 
-/// Where the URLs of a file lead instead.
+/// Replacements for the URLs of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Elsewhere {
-    /// For each `url`.
     pub(super) url: Option<Place>,
-    /// For each `publish`: one place for lines, one for requests and messages.
+    /// For each `publish`: one base for lines, one for requests and messages.
     pub(super) publish: Vec<Place>,
 }
 
-/// The beginning of a URL: how to speak, and with whom.
+/// The base of a URL: scheme and server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     scheme: Scheme,
@@ -26,9 +24,10 @@ pub(super) struct Place {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scheme {
-    /// HTTP in its forms, with WebSockets, and whether over TLS.
-    Http { is_tls: bool },
-    /// Lines.
+    /// HTTP and WebSocket, and whether over TLS.
+    Http {
+        is_tls: bool,
+    },
     Tcp,
 }
 
@@ -69,10 +68,10 @@ impl fmt::Display for Place {
 }
 
 impl Elsewhere {
-    /// Takes a word of the file there, if its URLs are to go.
+    /// Redirects a value of the file if its URLs are to be redirected.
     ///
     /// # Errors
-    /// It can't go there, or would stay behind while the rest goes.
+    /// It can't be redirected, or would keep its server while others change.
     pub(super) fn take(&self, word: &mut Word) -> Result<(), String> {
         let places: &[Place] = match word.key.as_str() {
             "url" => self.url.as_slice(),
@@ -92,8 +91,7 @@ impl Elsewhere {
     }
 }
 
-/// A URL of the file, at the one of these places that it can go to. What is no URL stays as it is, for whoever reads it
-/// to say so.
+/// Redirects a URL of the file to the matching base. Invalid URLs are unchanged and reported later.
 fn moved(url: &str, places: &[Place]) -> Result<String, String> {
     if !url.contains("://") {
         return Ok(url.to_owned());
@@ -113,7 +111,8 @@ fn moved(url: &str, places: &[Place]) -> Result<String, String> {
 }
 
 impl Place {
-    /// A URL at this place; `None` if it can't go there: lines go nowhere else, and nothing else goes to lines.
+    /// Redirects a URL to this base; `None` if their kinds differ: lines can't be replaced by other schemes, nor vice
+    /// versa.
     fn of(&self, url: &str) -> Option<String> {
         let (scheme, rest) = url.split_once("://")?;
         let path = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);

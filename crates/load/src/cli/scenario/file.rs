@@ -1,7 +1,7 @@
-//! The file of a scenario: TOML to phases with their plans, and promises.
+//! The file of a scenario: TOML parsed to phases with their plans, and objectives.
 //!
-//! Every problem is reported at once with its place. Which words a phase has, [`super::words`] knows; which figures a
-//! promise can be about, [`super::figures`]. Nothing is run here, but names of hosts are looked up.
+//! All problems are reported at once with their locations. [`super::words`] defines the keys of a phase,
+//! [`super::figures`] the figures of objectives. Nothing is run here, but host names are resolved.
 
 use std::path::Path;
 
@@ -17,21 +17,20 @@ use super::promise::Promise;
 use super::word::Word;
 use super::words::{KINDS, Words, in_file_words};
 
-/// What a file asks for.
+/// The content of a file.
 #[derive(Debug)]
 pub(super) struct Scenario {
     pub(super) phases: Vec<Phase>,
-    /// What the whole is held to.
+    /// The objectives of the whole scenario.
     pub(super) promises: Vec<Promise>,
-    /// Whether it ends with the first broken promise of a phase.
+    /// Whether it ends with the first missed objective of a phase.
     pub(super) stop_on_broken: bool,
 }
 
-/// One phase.
 #[derive(Debug)]
 pub(super) struct Phase {
     pub(super) name: String,
-    /// Whether it runs at the same time as the one before.
+    /// Whether it runs concurrently with the previous one.
     pub(super) together: bool,
     pub(super) allow_bottleneck: bool,
     pub(super) question: Question,
@@ -39,14 +38,14 @@ pub(super) struct Phase {
     pub(super) promises: Vec<Promise>,
 }
 
-/// The most phases.
+/// Maximum number of phases.
 const PHASES_MAX: usize = 100;
-/// Keys of a phase that are no flags.
+/// Keys of a phase other than flags.
 const OF_A_PHASE: [&str; 5] = ["name", "kind", "together", "allow_bottleneck", "promise"];
-/// Keys of the file that are no defaults.
+/// Keys of the file other than defaults.
 const OF_THE_FILE: [&str; 4] = ["phase", "promise", "allow_bottleneck", "stop_on_broken"];
 
-/// Reads and checks the file at `path`; its URLs lead `elsewhere`.
+/// Reads and checks the file at `path`; its URLs are redirected by `elsewhere`.
 pub(super) fn read(path: &Path, elsewhere: &Elsewhere) -> Result<Scenario, veche_terminal::Report> {
     parse(path, &veche_terminal::read(path)?, elsewhere)
 }
@@ -156,7 +155,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
             return Vec::new();
         }
         let mut phases: Vec<Phase> = Vec::new();
-        // Where each is in the file.
+        // The location of each in the file.
         let mut places = Vec::new();
         for item in list {
             let at = item.span().start;
@@ -185,12 +184,12 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
         phases
     }
 
-    /// Phases that run together share what this machine has.
+    /// Checks phases that run concurrently, which share this machine's limits.
     fn check_groups(&mut self, phases: &[Phase], places: &[usize]) {
         let mut places = places.iter();
         for group in phases.chunk_by(|_, next| next.together) {
             let place = places.nth(group.len() - 1);
-            // One alone has been looked at.
+            // Single phases were checked before.
             if group.len() > 1 {
                 let plans: Vec<&Plan> = group.iter().map(|phase| &phase.plan).collect();
                 if let (Err(failure), Some(at)) = (limits::check(&plans), place) {
@@ -233,7 +232,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
                         self.unknown(key, &whose, known, &OF_A_PHASE);
                         is_readable = false;
                     }
-                    // What the right kind would have is not known.
+                    // The keys of the intended kind are unknown.
                     None => {}
                 },
             }
@@ -253,7 +252,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
                 self.add(*at, message);
             }
         }
-        // What is missing, then, may be what could not be read.
+        // A missing key may be one that could not be read.
         if !is_readable {
             return None;
         }
@@ -268,7 +267,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
         })
     }
 
-    /// Which of [`KINDS`].
+    /// Returns an index into [`KINDS`].
     fn kind(&mut self, at: usize, table: &DeTable<'_>) -> Option<usize> {
         let found = table.iter().find(|(key, _)| key.get_ref() == "kind");
         let Some((_, value)) = found else {
@@ -287,7 +286,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
         kind
     }
 
-    /// The words of a phase: its own, then the defaults that it has a use for.
+    /// Reads the values of a phase: its own, then applicable defaults.
     fn read_words(&mut self, kind: usize, given: &[Given<'a, 'i>]) -> Vec<(usize, Word)> {
         let words = &self.words[kind];
         let defaults = self.defaults.iter().filter(|(key, _)| {
@@ -314,7 +313,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
         read
     }
 
-    /// What the command line would have made of the words.
+    /// Creates the plan that the command line would create from these values.
     fn plan(
         &mut self,
         at: usize,
@@ -356,7 +355,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
             return promises;
         };
         self.promises_below("", table, &mut promises);
-        // As people wrote them, not as they are sorted.
+        // In the order of the file, not sorted.
         promises.sort_by_key(|(_, at)| *at);
         promises
     }
@@ -416,7 +415,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
     }
 }
 
-/// Where the value is that a message is about: the key it names, or the value it repeats.
+/// Returns the location of the value that a message is about: the key that it names, or the value that it quotes.
 fn subject(message: &str, words: &[(usize, Word)]) -> Option<usize> {
     let start = message.split(' ').next().unwrap_or_default();
     let start = start.trim_end_matches(':');
@@ -441,7 +440,7 @@ pub(super) fn kind_of(question: &Question) -> &'static str {
     question.plan().map_or("", |(kind, ..)| kind)
 }
 
-/// `"a", "b" or "c"`
+/// Formats `"a", "b" or "c"`.
 fn one_of(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
     match quoted.as_slice() {

@@ -1,4 +1,4 @@
-//! A comparison for the terminal: a table for each group beside the first.
+//! Comparisons for the terminal: a table for each group compared with the first.
 
 use super::super::text::{Page, Style, Tone};
 use super::super::units::{ABSENT, bytes, clean, count, many, rate, three_digits, time};
@@ -9,7 +9,7 @@ const VALUE_COLUMNS: usize = 11;
 /// Columns for the title of a figure.
 const TITLE_COLUMNS: usize = 16;
 
-/// The comparison, ending with a new line.
+/// Returns the comparison, ending with a new line.
 #[must_use]
 pub fn text(comparison: &Comparison, style: Style) -> String {
     let mut page = Page::new(style);
@@ -108,7 +108,7 @@ fn scatter(page: &mut Page, comparison: &Comparison) {
     }
 }
 
-/// How to read the table, for the methods that are in it.
+/// Explains the methods used in the table.
 fn methods(page: &mut Page, comparison: &Comparison) {
     let estimates: Vec<&Estimate> = comparison
         .rows
@@ -182,7 +182,7 @@ fn amount(unit: Unit, value: f64) -> String {
     }
 }
 
-/// A ratio: three decimals around 1, where they matter.
+/// Formats a ratio with three decimals around 1.
 fn figure(ratio: f64) -> String {
     if ratio.is_finite() && (0.0995..9.995).contains(&ratio) {
         format!("{ratio:.3}")
@@ -191,7 +191,7 @@ fn figure(ratio: f64) -> String {
     }
 }
 
-/// A name cut to a width.
+/// Truncates a name to a width.
 fn short(name: &str, columns: usize) -> String {
     let name = clean(name);
     if name.chars().count() <= columns {

@@ -1,4 +1,4 @@
-//! The numbers of a run in tables.
+//! The figures of a run in tables.
 
 use super::super::model::{Connections, GeneratorUse, Latency, Report};
 use super::super::text::{ledger_gap, server_ended};
@@ -103,7 +103,7 @@ fn traffic(out: &mut String, report: &Report, words: &Words) {
     if let Some(asked) = report.settings.rate {
         cells.push(cell("asked for a second", rate(asked)));
     }
-    // What a script sends is not counted in bytes.
+    // Bytes sent by scripts are not counted.
     if report.script.is_none() {
         cells.push(cell("payload sent", bytes(messages.bytes_sent as f64)));
         cells.push(cell(

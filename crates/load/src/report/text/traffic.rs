@@ -1,4 +1,4 @@
-//! The sections about what went over the wire: connections, throughput, latency, errors.
+//! The sections about traffic: connections, throughput, latency, errors.
 
 use super::super::model::{Latency, Report};
 use super::super::units::{bytes, clean, count, many, rate, time};
@@ -6,7 +6,7 @@ use super::super::words::Words;
 use super::histogram;
 use super::page::{Page, Tone};
 
-/// From so many samples on the 99.9th percentile is not just the maximum.
+/// From this number of samples on the 99.9th percentile is more than the maximum.
 const P999_SAMPLES_MIN: u64 = 1_000;
 
 pub(super) fn connections(page: &mut Page, report: &Report) {
@@ -118,7 +118,7 @@ pub(super) fn throughput(page: &mut Page, report: &Report) {
             words.received
         ),
     );
-    // What a script sends is not counted in bytes.
+    // Bytes sent by scripts are not counted.
     if report.script.is_none() {
         let mut text = format!(
             "payload: {} out, {} in",
@@ -211,7 +211,7 @@ pub(super) fn latency(page: &mut Page, report: &Report) {
     }
 }
 
-/// The percentiles, in as many rows as the width needs.
+/// Writes the percentiles in as many rows as the width needs.
 fn table(page: &mut Page, latency: &Latency) {
     const CELL_COLUMNS: usize = 9;
     let cells = [
