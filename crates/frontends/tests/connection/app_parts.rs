@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use veche_frontends::app::{AppAnswer, AppFile, Beginning, Body, Response};
-use veche_hub::{ChannelName, PayloadKind, PayloadRef, SubscribeOptions, Ticket};
+use veche_hub::{Answer, ChannelName, Outcome, PayloadKind, PayloadRef, SubscribeOptions, Ticket};
 use veche_proto::http::Status;
 
 use crate::world::apps::Told;
@@ -197,16 +197,14 @@ fn publications_are_events_until_the_response_ends() {
     };
     let shared = world.workers[0].shared_mut();
     let name = ChannelName::new("news").expect("a name");
-    shared
-        .hub
-        .subscribe(
-            id,
-            name,
-            Ticket(7),
-            &SubscribeOptions::default(),
-            &mut shared.ports,
-        )
-        .expect("room for one");
+    let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+    let subscribed = hub.subscribe(id, name, Ticket(7), &SubscribeOptions::default(), ports);
+    let Ok(Outcome::Done(joined)) = subscribed else {
+        panic!("{subscribed:?}");
+    };
+    // As an application does.
+    let answer = Answer::Subscribed(joined);
+    ports.answers.push_back((id, Ticket(7), answer));
     world.settle();
     assert_eq!(world.told(peer), [Told::Answered(Ticket(7))]);
     publish(&mut world, PayloadKind::Text, b"hi\nyou");
