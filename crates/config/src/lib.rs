@@ -23,12 +23,14 @@ mod agreed;
 mod checked;
 mod directives;
 mod effective;
+mod engine;
 mod example;
 mod excerpt;
 #[cfg(test)]
 mod generated_page;
 mod hooks;
 mod identity;
+mod limits;
 mod names;
 mod namespaces;
 mod rates;
@@ -48,6 +50,7 @@ pub use account::{Account, AccountError};
 pub use acme::{Acme, Ordered};
 pub use agreed::AGREED;
 pub use checked::{EXPIRY_WARNING_DAYS, expires};
+
 pub use hooks::Hooks;
 pub use identity::{IdentityHook, Jwt, KeySource, Pam, Published};
 pub use names::{ChannelPattern, Field, Identity, OriginRule};

@@ -26,8 +26,10 @@ use crate::template::Template;
 
 use super::acme::{Acme, Ordered};
 use super::effective::Effective;
+pub use super::engine::{Engine, RedisEngine};
 use super::hooks::{Hooks, RouteHooks};
 use super::identity::{IdentityHook, Jwt, Pam};
+pub use super::limits::{ConnectionCap, Limits, MemoryLimit};
 use super::names::{ChannelPattern, Identity, MethodSet, OriginRule, RoutePath};
 use super::secret::Secret;
 use super::value::WORKERS_MAX;
@@ -601,81 +603,6 @@ pub enum StaticRoot {
     BuiltinDemo,
 }
 
-/// `[limits]`: limits of single clients and of all together. In each `Option`, `None` is "off".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Whether channels of unknown namespaces are errors.
-    pub refuses_unknown_namespaces: bool,
-    /// The limit of concurrent connections.
-    pub connections: ConnectionCap,
-    /// The limit of concurrent connections from one address.
-    pub connections_per_address: Option<u32>,
-    /// The limit of concurrent connections of one user.
-    pub connections_per_user: Option<u32>,
-    /// The limit of subscriptions of a client of Centrifugo's protocol.
-    pub channels_per_client: u32,
-    /// The longest channel name in bytes.
-    pub channel_name_bytes_max: u32,
-    /// The resident memory above which new work is rejected.
-    pub memory: MemoryLimit,
-    /// The rate limit of handshakes from one address.
-    pub handshakes_per_address: Option<Rate>,
-    /// The time limit for the head of a request.
-    pub header_timeout: Duration,
-    /// The time limit for a TLS handshake.
-    pub handshake_timeout: Duration,
-    /// The idle time of a connection between two requests.
-    pub keep_alive_timeout: Duration,
-    /// The idle time after which a client is closed.
-    pub idle_timeout: Option<Duration>,
-    /// The time in which a client has to accept some of its pending data.
-    pub write_timeout: Duration,
-    /// The interval of pings; `None`: no pings.
-    pub ping_interval: Option<Duration>,
-    /// The time limit for a pong after its ping; may exceed `ping_interval`.
-    pub pong_timeout: Duration,
-    /// The duration of a drain; zero closes at once.
-    pub drain_time: Duration,
-    /// How long `/health` returns 503 before a drain.
-    pub lame_duck_time: Duration,
-    /// The duration of the drain of a process replaced by an upgrade.
-    pub upgrade_drain_time: Duration,
-    /// The time in which each worker has to finish its turn.
-    pub watchdog_timeout: Option<Duration>,
-    /// The limit of pending bytes for one client.
-    pub outbox_bytes: u64,
-    /// The history limit of all channels in bytes.
-    pub history_bytes: u64,
-    /// The most publications of one reply.
-    pub history_answer_max: u32,
-    /// The longest request body in bytes.
-    pub body_bytes_max: u64,
-    /// The longest request head in bytes.
-    pub header_bytes_max: u64,
-    /// The most header lines of a request.
-    pub headers_max: u32,
-}
-
-/// The limit of concurrent connections of all listeners.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectionCap {
-    /// Derived from the descriptor limit.
-    Auto,
-    /// A fixed number.
-    Count(u32),
-}
-
-/// The memory use above which new work is rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemoryLimit {
-    /// A share of the available memory.
-    Auto,
-    /// No limit.
-    Off,
-    /// A fixed number of bytes.
-    Bytes(u64),
-}
-
 /// `[api]`: the server API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Api {
@@ -715,26 +642,4 @@ pub struct Admin {
     pub keys: Vec<Secret>,
     /// The files that keys were read from.
     pub files: Vec<PathBuf>,
-}
-
-/// `[engine]`: where channels are ordered and stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// In this server.
-    Memory,
-    /// In Redis, together with other servers.
-    Redis(RedisEngine),
-}
-
-/// See [`Engine::Redis`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RedisEngine {
-    /// The server, or the first Sentinel.
-    pub keyspace: Arc<Keyspace>,
-    /// The name by which Sentinels know the primary, with further Sentinels; `None`: there are none.
-    pub sentinels: Option<(String, Vec<(String, u16)>)>,
-    /// The beginning of all names in Redis.
-    pub prefix: String,
-    /// Whether positions outlive a failover.
-    pub trusts_failover: bool,
 }

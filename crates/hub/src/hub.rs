@@ -27,8 +27,8 @@ use crate::stalled::Stalled;
 use crate::subscription::Subscriptions;
 use crate::user::Gone;
 use crate::{
-    Answer, Caller, ChannelName, Encodings, Engine, Mail, Namespaces, Now, Options, Outlet,
-    WorkerId, homes,
+    Answer, Caller, ChannelName, Encodings, Engine, Mail, Namespaces, NodeEngine, Now, Options,
+    Outlet, WorkerId, homes,
 };
 
 /// One worker's hub, with the [engine](crate::engine) of the channels whose home it is.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use crate::channel::Home;
 use crate::stream::Stream;
-use crate::{Append, Batch, ChannelName, Hub, NameError, Outlet, Restored};
+use crate::{Append, Batch, ChannelName, Hub, NameError, NodeEngine, Outlet, Restored};
 
 /// Changes with no waiter ride along with the next batch; this many force one.
 const CHANGES_MAX: usize = 1024;

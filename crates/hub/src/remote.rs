@@ -26,15 +26,9 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use veche_nodes::engine::channel::{self as wire, Keep};
 
-use crate::chain::{Reach, Read};
-use crate::engine::{
-    Asker, Catalog, Engine, Gauges, Kept, MemberChange, Members, Notice, Offer, Receipt, Report,
-    Round, Step,
-};
-use crate::{
-    ClientInfo, Epoch, History, HistoryError, Joined, Namespaces, Page, Payload, Position,
-    PresenceError, PresenceStats, Publication, Query, RECOVERED_MAX, SubscribeOptions,
-};
+use crate::chain::Read;
+use crate::engine::{Asker, Catalog, Notice, Receipt, Report};
+use crate::{Epoch, History, HistoryError, Namespaces, Position, PresenceError, Query};
 use entries::{Entries, Entry, Feed};
 use waiting::Waiting;
 

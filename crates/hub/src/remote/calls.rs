@@ -11,10 +11,9 @@ use crate::engine::{
     Asker, Catalog, Engine, Gauges, Kept, MemberChange, Members, Offer, Order, Receipt, Report,
     Round, Step,
 };
-use crate::stream::RECOVERED_MAX;
 use crate::{
     ClientInfo, Epoch, History, HistoryError, Joined, Namespaces, Page, Payload, Position,
-    PresenceError, PresenceStats, Publication, Query, SubscribeOptions,
+    PresenceError, PresenceStats, Publication, Query, RECOVERED_MAX, SubscribeOptions,
 };
 
 /// Publications that wait at most, and their bytes; beyond that publishers pause.
